@@ -1,0 +1,23 @@
+"""HyperSPNs: probabilistic circuits whose weights a small neural network writes."""
+
+from . import datasets, queries, structures
+from .circuit import Circuit, load
+from .leaves import Binomial, Categorical, Gaussian
+from .models import SPN, HyperSPN
+from .structures import RegionGraph
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "SPN",
+    "Binomial",
+    "Categorical",
+    "Circuit",
+    "Gaussian",
+    "HyperSPN",
+    "RegionGraph",
+    "datasets",
+    "load",
+    "queries",
+    "structures",
+]

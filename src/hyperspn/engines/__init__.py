@@ -1,0 +1,5 @@
+"""Engines: how a circuit is evaluated."""
+
+from .layered import LayeredEngine
+
+__all__ = ["LayeredEngine"]

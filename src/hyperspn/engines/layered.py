@@ -1,0 +1,124 @@
+"""The layered engine: PyTorch, log space, layer by layer. The reference for every other engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import log
+from typing import NamedTuple
+
+import torch
+
+from torch import Tensor
+
+from ..leaves import Evidence, Leaves
+from ..sectors import Sectors, SumLayer, ragged_gather
+from ..weights import WeightSource, normalize
+
+Combine = Callable[[Tensor, Tensor], Tensor]
+
+
+class Source(NamedTuple):
+    """Factors of a layer's products: values ``slots`` of a layer go into products ``targets``."""
+
+    layer: int  # -1 for the leaf distributions
+    slots: Tensor
+    targets: Tensor
+
+
+def log_sum(inputs: Tensor, log_weights: Tensor) -> Tensor:
+    """log sum_j exp(log_weights[u, o, j] + inputs[u, b, j]): (U, batch, J), (U, O, J) -> (U, batch, O).
+
+    A matrix product once the largest input is factored out, unless a weight is so small that a sum could vanish
+    before its logarithm is taken; then term by term.
+    """
+    if log_weights.min() > 0.7 * log(torch.finfo(inputs.dtype).tiny):
+        shift = _finite(inputs.detach().amax(-1, keepdim=True))  # (U, batch, 1)
+        return shift + _log((inputs - shift).exp() @ log_weights.exp().mT)
+    terms = inputs[:, :, None] + log_weights[:, None]  # (U, batch, O, J)
+    shift = _finite(terms.detach().amax(-1, keepdim=True))
+    return (shift + _log((terms - shift).exp().sum(-1, keepdim=True)))[..., 0]
+
+
+def log_max(inputs: Tensor, log_weights: Tensor) -> Tensor:
+    """max_j log_weights[u, o, j] + inputs[u, b, j]: (U, batch, J), (U, O, J) -> (U, batch, O)."""
+    return (inputs[:, :, None] + log_weights[:, None]).amax(-1)
+
+
+class LayeredEngine:
+    """Evaluates all regions of a layer at once, on any device, in float32 or float64, with autograd.
+
+    Arguments:
+        sectors: The layers of the circuit.
+    """
+
+    def __init__(self, sectors: Sectors) -> None:
+        self.sectors = sectors
+        self.sources = [self._sources_of(layer) for layer in sectors.layers]
+        roots = torch.from_numpy(sectors.structure.roots)
+        self.root_sources = self._grouped(roots, torch.arange(len(roots), device=roots.device))
+
+    def log_values(self, evidence: Evidence, leaves: Leaves, weights: WeightSource) -> Tensor:
+        """The log-value of every root, (batch, roots)."""
+        return self.upward(leaves.log_prob(evidence), weights)[0]
+
+    def upward(
+        self,
+        leaf_log_probs: Tensor,
+        weights: WeightSource,
+        combine: Combine = log_sum,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Evaluates the circuit from the leaves to the roots.
+
+        Arguments:
+            leaf_log_probs: The log-densities of the variables, (batch, variables, l).
+            weights: Who writes the weights.
+            combine: What a sum node does: `log_sum` or `log_max`.
+
+        Returns:
+            The log-values of the roots, (batch, roots), and the inputs of each layer's sums, (U, batch, P columns).
+        """
+        leaves = leaf_log_probs.transpose(0, 1)  # (variables, batch, l)
+        outputs: list[Tensor] = []
+        inputs: list[Tensor] = []
+        for layer, sources in zip(self.sectors.layers, self.sources, strict=True):
+            count, partitions = layer.sectors.shape
+            products = _products(sources, outputs, leaves[..., : layer.columns], count * partitions)  # (U P, batch, c)
+            products = products.unflatten(0, (count, partitions)).transpose(1, 2).flatten(2)  # (U, batch, P c)
+            logits = weights(layer.kind_index, layer.sectors.flatten().to(leaves.device))
+            outputs.append(combine(products, normalize(layer.assemble(logits))))  # (U, batch, rows)
+            inputs.append(products)
+        roots = _products(self.root_sources, outputs, leaves, len(self.sectors.structure.roots))  # (roots, batch, 1)
+        return roots[..., 0].T, inputs
+
+    def _sources_of(self, layer: SumLayer) -> list[Source]:
+        places, targets = ragged_gather(layer.offsets, torch.arange(layer.sectors.numel(), device=layer.sectors.device))
+        if layer.is_leaf:
+            return [Source(-1, layer.factors[places], targets)]
+        return self._grouped(layer.factors[places], targets)
+
+    def _grouped(self, regions: Tensor, targets: Tensor) -> list[Source]:
+        """Groups factors by the layer that holds their values."""
+        layers, slots = self.sectors.layer_of[regions], self.sectors.slot_of[regions]
+        return [Source(layer, slots[layers == layer], targets[layers == layer]) for layer in layers.unique().tolist()]
+
+
+def _finite(largest: Tensor) -> Tensor:
+    return largest.masked_fill(largest == -torch.inf, 0)
+
+
+def _log(values: Tensor) -> Tensor:
+    """The logarithm, with gradient 0 where it is -inf."""
+    zero = values == 0
+    return values.masked_fill(zero, 1).log().masked_fill(zero, -torch.inf)
+
+
+def _products(sources: list[Source], outputs: list[Tensor], leaves: Tensor, count: int) -> Tensor:
+    """Multiplies the sources' values into `count` products, in log space: (count, batch, columns)."""
+    total: Tensor | None = None
+    for layer, slots, targets in sources:
+        values = leaves if layer < 0 else outputs[layer]  # (slots, batch, columns)
+        if total is None:
+            total = values.new_zeros(count, *values.shape[1:])
+        total = total.index_add(0, targets.to(values.device), values.index_select(0, slots.to(values.device)))
+    assert total is not None
+    return total

@@ -1,0 +1,344 @@
+"""Leaves: the distributions of single variables at the bottom of a circuit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import log, pi
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from torch import Generator, Tensor, nn
+from torch.nn import functional
+
+
+class Evidence(NamedTuple):
+    """Checked input: values where they are known, and which are not."""
+
+    values: Tensor  # (batch, variables), 0 where missing
+    missing: Tensor  # (batch, variables), bool
+
+
+@dataclass(frozen=True)
+class LeafFamily:
+    """A family of distributions with l = `width` members per variable.
+
+    A family is only a description. Parameters, where it has any, have shape (variables, l, parameters) and are
+    passed in; x has shape (batch, variables).
+    """
+
+    is_discrete = True
+    num_parameters = 0
+
+    @property
+    def width(self) -> int:
+        raise NotImplementedError
+
+    def misfits(self, x: Tensor) -> Tensor:
+        """Which of the values, (batch, variables), are not in the support."""
+        raise NotImplementedError
+
+    def support(self) -> str:
+        """The support in words, for error messages."""
+        raise NotImplementedError
+
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """The log-density under each member, (batch, variables, l)."""
+        raise NotImplementedError
+
+    def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each member, (variables, l)."""
+        raise NotImplementedError
+
+    def modes(self, parameters: Tensor) -> Tensor:
+        """The most probable value of each member, (variables, l)."""
+        raise NotImplementedError
+
+    def sample(self, parameters: Tensor, members: Tensor, generator: Generator | None) -> Tensor:
+        """Draws from the chosen members, (batch, variables)."""
+        raise NotImplementedError
+
+    def guess(self, parameters: Tensor, posterior: Tensor) -> Tensor:
+        """The best single value under a mixture of the members, (batch, variables, l) -> (batch, variables)."""
+        mean = (posterior * self.moments(parameters)[0]).sum(-1)
+        return mean.round() if self.is_discrete else mean
+
+
+@dataclass(frozen=True)
+class Categorical(LeafFamily):
+    """Indicators of c categories, coded 0..c-1: l = c, exact, without parameters. Binary variables are ``Categorical(2)``.
+
+    p_j(x) = 1 if x = j else 0
+    """
+
+    categories: int = 2
+
+    def __post_init__(self) -> None:
+        _check_at_least(1, categories=self.categories)
+
+    @property
+    def width(self) -> int:
+        return self.categories
+
+    def misfits(self, x: Tensor) -> Tensor:
+        return (x < 0) | (x >= self.categories) | (x != x.floor())
+
+    def support(self) -> str:
+        return f"a category 0..{self.categories - 1}"
+
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        matches = x[..., None] == torch.arange(self.categories, device=x.device)
+        return torch.zeros_like(matches, dtype=x.dtype).masked_fill(~matches, -torch.inf)
+
+    def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        mean = self.modes(parameters)
+        return mean, torch.zeros_like(mean)
+
+    def modes(self, parameters: Tensor) -> Tensor:
+        codes = torch.arange(self.categories, dtype=parameters.dtype, device=parameters.device)
+        return codes.expand(parameters.shape[:2])
+
+    def sample(self, parameters: Tensor, members: Tensor, generator: Generator | None) -> Tensor:
+        return members.to(parameters.dtype)
+
+    def guess(self, parameters: Tensor, posterior: Tensor) -> Tensor:
+        return posterior.argmax(-1).to(posterior.dtype)
+
+
+@dataclass(frozen=True)
+class Gaussian(LeafFamily):
+    """Normal distributions with learnable mean and variance.
+
+        p_j(x) = N(x | mean_j, variance_j)
+
+    The variance is ``min + exp(raw)``, or ``min + (max - min) sigmoid(raw)`` where it has an upper bound.
+
+    Arguments:
+        members: The number of distributions per variable l.
+        min_variance: The lower bound of the variance.
+        max_variance: The upper bound of the variance, if any.
+    """
+
+    members: int = 5
+    min_variance: float = 1e-6
+    max_variance: float | None = None
+    is_discrete = False
+    num_parameters = 2
+
+    def __post_init__(self) -> None:
+        _check_at_least(1, members=self.members)
+        if not 0 < self.min_variance < (torch.inf if self.max_variance is None else self.max_variance):
+            raise ValueError(
+                f"expected 0 < min_variance < max_variance, found {self.min_variance} and {self.max_variance}"
+            )
+
+    @property
+    def width(self) -> int:
+        return self.members
+
+    def misfits(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x, dtype=torch.bool)
+
+    def support(self) -> str:
+        return "a finite number"
+
+    def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        mean, raw = parameters.unbind(-1)
+        if self.max_variance is None:
+            return mean, self.min_variance + raw.exp()
+        return mean, self.min_variance + (self.max_variance - self.min_variance) * raw.sigmoid()
+
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        mean, variance = self.moments(parameters)
+        return -0.5 * ((x[..., None] - mean).square() / variance + variance.log() + log(2 * pi))
+
+    def modes(self, parameters: Tensor) -> Tensor:
+        return parameters[..., 0]
+
+    def sample(self, parameters: Tensor, members: Tensor, generator: Generator | None) -> Tensor:
+        mean, variance = self.moments(_chosen(parameters, members))
+        noise = torch.randn(mean.shape, dtype=mean.dtype, device=mean.device, generator=generator)
+        return mean + variance.sqrt() * noise
+
+
+@dataclass(frozen=True)
+class Binomial(LeafFamily):
+    """Binomial distributions of a count 0..N with learnable success probability, for example 8-bit pixels.
+
+        p_j(x) = C(N, x) s^x (1 - s)^(N - x),   s = sigmoid(raw_j)
+
+    Arguments:
+        members: The number of distributions per variable l.
+        total: The largest count N.
+    """
+
+    members: int = 5
+    total: int = 255
+    num_parameters = 1
+
+    def __post_init__(self) -> None:
+        _check_at_least(1, members=self.members, total=self.total)
+
+    @property
+    def width(self) -> int:
+        return self.members
+
+    def misfits(self, x: Tensor) -> Tensor:
+        return (x < 0) | (x > self.total) | (x != x.floor())
+
+    def support(self) -> str:
+        return f"a whole number 0..{self.total}"
+
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        raw, x = parameters[..., 0], x[..., None]
+        total = torch.tensor(float(self.total), dtype=x.dtype, device=x.device)
+        choices = (total + 1).lgamma() - (x + 1).lgamma() - (total - x + 1).lgamma()
+        return choices + x * functional.logsigmoid(raw) + (total - x) * functional.logsigmoid(-raw)
+
+    def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        success = parameters[..., 0].sigmoid()
+        return self.total * success, self.total * success * (1 - success)
+
+    def modes(self, parameters: Tensor) -> Tensor:
+        return ((self.total + 1) * parameters[..., 0].sigmoid()).floor().clamp(max=self.total)
+
+    def sample(self, parameters: Tensor, members: Tensor, generator: Generator | None) -> Tensor:
+        success = _chosen(parameters, members)[..., 0].sigmoid()
+        return torch.binomial(torch.full_like(success, self.total), success, generator=generator)
+
+
+class Leaves(nn.Module):
+    """The leaf distributions of all variables, shared by all replicas.
+
+    Where variables differ in their number of distributions, arrays over them are padded up to the largest, l.
+
+    Arguments:
+        families: The family of each variable.
+    """
+
+    def __init__(self, families: Sequence[LeafFamily]) -> None:
+        super().__init__()
+        self.families = tuple(families)
+        self.distinct = tuple(dict.fromkeys(self.families))
+        self.width = max(family.width for family in self.distinct)
+        numbers = {family: index for index, family in enumerate(self.distinct)}
+        self.family_of = torch.tensor([numbers[family] for family in self.families], device="cpu")
+        self.variables = [(self.family_of == index).nonzero()[:, 0] for index in range(len(self.distinct))]
+        self.places = torch.cat(self.variables).argsort()  # (variables,)
+        self.raw = nn.ParameterList(
+            nn.Parameter(torch.randn(len(own), family.width, family.num_parameters), family.num_parameters > 0)
+            for family, own in zip(self.distinct, self.variables, strict=True)
+        )
+
+    @property
+    def is_discrete(self) -> bool:
+        return all(family.is_discrete for family in self.distinct)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        learnable = [parameter for parameter in self.raw if parameter.requires_grad]
+        return [{"name": "leaves", "params": learnable, "lr": 1e-2}] if learnable else []
+
+    def read(self, x: Tensor | np.ndarray, missing: Tensor | np.ndarray | None = None) -> Evidence:
+        """Checks a table and finds its holes: NaN, or True in `missing`.
+
+        Arguments:
+            x: The table, (batch, variables), of bool, integer or float.
+            missing: Where values are to be ignored, (batch, variables) or (variables,), of bool.
+        """
+        values = as_tensor(x, "x").to(self.raw[0].device)
+        if values.ndim != 2 or values.shape[1] != len(self.families):
+            raise ValueError(f"expected x of shape (batch, {len(self.families)}), found {tuple(values.shape)}")
+        values = values.to(self.raw[0].dtype)
+        holes = values.isnan()
+        if missing is not None:
+            mask = as_tensor(missing, "missing").to(values.device)
+            if mask.dtype != torch.bool or mask.shape not in (values.shape, values.shape[1:]):
+                raise ValueError(
+                    f"expected missing to be bool of shape {tuple(values.shape)}, found {mask.dtype} {tuple(mask.shape)}"
+                )
+            holes = holes | mask
+        values = values.masked_fill(holes, 0)
+        self._check_support(values)
+        return Evidence(values, holes)
+
+    def _check_support(self, values: Tensor) -> None:
+        misfits = values.isinf()
+        for family, own in zip(self.distinct, self.variables, strict=True):
+            misfits[:, own] |= family.misfits(values[:, own])
+        if misfits.any():
+            row, column = misfits.nonzero()[0].tolist()
+            expected, found = self.families[column].support(), values[row, column].item()
+            raise ValueError(f"expected {expected} in column {column}, found {found:g} in row {row}")
+
+    def log_prob(self, evidence: Evidence, modes: bool = False) -> Tensor:
+        """The log-density of each variable under each of its distributions, (batch, variables, l).
+
+        A missing value is integrated out, log 1 = 0, or stands at each distribution's own mode if `modes`.
+        Padded with -inf.
+        """
+        columns = []
+        for family, own, raw in self._groups():
+            known = family.log_prob(raw, evidence.values[:, own])  # (batch, own, width)
+            unknown = known.new_zeros(())
+            if modes:
+                unknown = family.log_prob(raw, family.modes(raw).T).diagonal(dim1=0, dim2=2)  # (own, width)
+            filled = torch.where(evidence.missing[:, own, None], unknown, known)
+            columns.append(functional.pad(filled, (0, self.width - family.width), value=-torch.inf))
+        return self._ordered(columns)
+
+    def sample(self, members: Tensor, generator: Generator | None = None) -> Tensor:
+        """Draws each variable from the chosen one of its distributions, (batch, variables)."""
+        return self._ordered([f.sample(raw, members[:, own], generator) for f, own, raw in self._groups()])
+
+    def modes(self, members: Tensor) -> Tensor:
+        """The most probable value of the chosen distributions, (batch, variables)."""
+        return self._ordered([_chosen(f.modes(raw), members[:, own]) for f, own, raw in self._groups()])
+
+    def guess(self, posterior: Tensor) -> Tensor:
+        """The best single value under each variable's mixture, (batch, variables, l) -> (batch, variables)."""
+        return self._ordered([f.guess(raw, posterior[:, own, : f.width]) for f, own, raw in self._groups()])
+
+    def moments(self, posterior: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each variable's mixture, (batch, variables, l) -> two of (batch, variables)."""
+        means, variances = [], []
+        for family, own, raw in self._groups():
+            weights = posterior[:, own, : family.width]
+            mean, variance = family.moments(raw)
+            means.append((weights * mean).sum(-1))
+            variances.append((weights * (variance + (mean - means[-1][..., None]).square())).sum(-1))
+        return self._ordered(means), self._ordered(variances)
+
+    def _groups(self) -> Iterator[tuple[LeafFamily, Tensor, Tensor]]:
+        """Each distinct family with its variables and their parameters."""
+        for family, own, raw in zip(self.distinct, self.variables, self.raw, strict=True):
+            yield family, own.to(raw.device), raw
+
+    def _ordered(self, columns: list[Tensor]) -> Tensor:
+        """Puts the families' columns back into the order of the variables."""
+        if len(columns) == 1:
+            return columns[0]
+        return torch.cat(columns, 1).index_select(1, self.places.to(columns[0].device))
+
+
+def as_tensor(x: Tensor | np.ndarray, name: str) -> Tensor:
+    """Accepts tensors and arrays of bool, integer or float, and nothing else."""
+    if isinstance(x, np.ndarray) and x.dtype.kind in "biuf":
+        wide = {"b": np.bool_, "f": np.float32 if x.dtype == np.float32 else np.float64}.get(x.dtype.kind, np.int64)
+        return torch.from_numpy(np.array(x, wide))
+    if isinstance(x, Tensor) and not x.is_complex():
+        return x
+    found = x.dtype if isinstance(x, (Tensor, np.ndarray)) else type(x).__name__
+    raise ValueError(f"expected {name} to be a tensor or array of bool, integer or float, found {found}")
+
+
+def _chosen(values: Tensor, members: Tensor) -> Tensor:
+    """Picks ``values[v, members[b, v]]`` for every row b and variable v: (variables, l, ...) -> (batch, variables, ...)."""
+    return values[torch.arange(len(values), device=members.device), members]
+
+
+def _check_at_least(least: int, **arguments: int) -> None:
+    for name, value in arguments.items():
+        if not isinstance(value, int) or value < least:
+            raise ValueError(f"expected {name} to be a whole number >= {least}, found {value!r}")

@@ -1,0 +1,97 @@
+"""Named assemblies: ready circuits from a few keywords."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from .circuit import Circuit
+from .leaves import Categorical, LeafFamily, Leaves
+from .sectors import Sectors
+from .structures import RegionGraph, binary_trees
+from .weights import DirectWeights, HyperWeights, Initialisation
+
+LeafChoice = LeafFamily | Sequence[LeafFamily]
+
+
+def SPN(
+    num_variables: int,
+    layer_size: int = 5,
+    replicas: int = 50,
+    seed: int = 0,
+    *,
+    leaves: LeafChoice = Categorical(2),
+    structure: RegionGraph | None = None,
+    init: Initialisation = "uniform",
+) -> Circuit:
+    """A sum-product network with one parameter per weight; by default the paper's RAT-SPN.
+
+    Arguments:
+        num_variables: The number of variables n.
+        layer_size: The number of sum nodes per region k.
+        replicas: The number of random trees r, where no structure is given.
+        seed: Determines the random trees and the starting values.
+        leaves: The family of leaf distributions, or a list with one for each variable.
+        structure: A region graph in place of random binary trees.
+        init: How the weights start: "uniform" in [0, 1), or standard "normal".
+
+    Example:
+        >>> SPN(num_variables=16).num_parameters
+        40050
+    """
+    sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure)
+    with _seeded(seed):
+        return Circuit(sectors, Leaves(families), DirectWeights(sectors, init))
+
+
+def HyperSPN(
+    num_variables: int,
+    layer_size: int = 5,
+    replicas: int = 50,
+    seed: int = 0,
+    *,
+    embedding_dim: int = 5,
+    hidden: Sequence[int] = (20, 20),
+    leaves: LeafChoice = Categorical(2),
+    structure: RegionGraph | None = None,
+    init: Initialisation = "uniform",
+) -> Circuit:
+    """The same circuit as `SPN`, its weights written by a small network from one embedding per sector (section 3).
+
+    Arguments:
+        embedding_dim: The size of a sector's embedding.
+        hidden: The widths of the network's hidden layers; the paper's h is the last one of (20, h).
+        init: How the embeddings start: "uniform" in [0, 1), or standard "normal".
+
+    The other arguments are those of `SPN`.
+
+    Example:
+        >>> HyperSPN(num_variables=16).num_parameters
+        9115
+    """
+    sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure)
+    with _seeded(seed):
+        return Circuit(sectors, Leaves(families), HyperWeights(sectors, embedding_dim, hidden, init))
+
+
+def _skeleton(
+    num_variables: int, layer_size: int, replicas: int, seed: int, leaves: LeafChoice, structure: RegionGraph | None
+) -> tuple[Sectors, list[LeafFamily]]:
+    if structure is None:
+        structure = binary_trees(num_variables, replicas, seed)
+    if structure.num_variables != num_variables:
+        raise ValueError(f"expected a structure of {num_variables} variables, found one of {structure.num_variables}")
+    families = [leaves] * num_variables if isinstance(leaves, LeafFamily) else list(leaves)
+    if len(families) != num_variables or not all(isinstance(family, LeafFamily) for family in families):
+        raise ValueError(f"expected one leaf family, or a list with one for each of {num_variables} variables")
+    return Sectors(structure, layer_size, [family.width for family in families]), families
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Starting values from the seed; the global random state stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,84 @@
+import pytest
+import torch
+
+from worlds import STRUCTURES, all_worlds, make, missing_patterns, mixed_families, sharpened, value
+
+from hyperspn import SPN, Categorical, Gaussian
+from hyperspn.engines.layered import log_max, log_sum
+
+
+@pytest.mark.parametrize("weights", ["direct", "hyper"])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_probabilities_follow_the_definition_node_by_node(name, weights):
+    circuit = make(name, weights)
+    worlds = all_worlds(circuit)
+    some = worlds[:: max(1, len(worlds) // 20)]
+    expected = torch.tensor([value(circuit, row.tolist()) for row in some], dtype=torch.float64)
+    torch.testing.assert_close(circuit.log_prob(some).exp(), expected, rtol=1e-10, atol=0)
+
+
+def test_mixed_leaves_follow_the_definition_node_by_node():
+    families = [Gaussian(4, max_variance=2.0), Categorical(7), Gaussian(2), Categorical(2), Categorical(3)]
+    circuit = make("trees5", "hyper", leaves=families)
+    rows = torch.tensor([[0.3, 6, -1.2, 1, 0], [2.0, 0, 0.1, 0, 2]], dtype=torch.float64)
+    expected = torch.tensor([value(circuit, row.tolist()) for row in rows], dtype=torch.float64)
+    torch.testing.assert_close(circuit.log_prob(rows).exp(), expected, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("weights", ["direct", "hyper"])
+@pytest.mark.parametrize("name", ["trees5", "shared", "caterpillar", "wide leaves"])
+def test_gradients(name, weights):
+    n = STRUCTURES[name].num_variables
+    families = [Gaussian(2, max_variance=3.0)] * n if name == "wide leaves" else mixed_families(n)
+    circuit = make(name, weights, layer_size=2, leaves=families)
+    x = torch.rand(3, n, dtype=torch.float64).round()
+    missing = missing_patterns(circuit, 3)
+    parameters = dict(circuit.named_parameters())
+
+    def log_prob(*values):
+        return torch.func.functional_call(circuit, dict(zip(parameters, values, strict=True)), (x, missing))
+
+    assert torch.autograd.gradcheck(log_prob, tuple(parameters.values()))
+
+
+def test_gradients_with_respect_to_continuous_values():
+    circuit = make("trees3", "direct", leaves=Gaussian(2))
+    assert torch.autograd.gradcheck(circuit, torch.randn(4, 3, dtype=torch.float64, requires_grad=True))
+
+
+def test_very_improbable_rows_keep_their_precision():
+    circuit = sharpened(SPN(1200, layer_size=4, replicas=2, init="normal"))
+    for logits in circuit.weights.logits:
+        logits.data *= 4
+    x = torch.randint(2, (4, 1200), generator=torch.Generator().manual_seed(0))
+    single = circuit.log_prob(x)
+    double = circuit.double().log_prob(x)
+    assert double.max() < -1000
+    torch.testing.assert_close(single.double(), double, rtol=1e-5, atol=0)
+
+
+def test_log_likelihoods_near_minus_5000():
+    circuit = SPN(100, layer_size=3, replicas=2, leaves=Gaussian(3, max_variance=1.0))
+    x = torch.full((2, 100), 6.5)
+    single = circuit.log_prob(x)
+    double = circuit.double().log_prob(x)
+    assert double.max() < -3000
+    torch.testing.assert_close(single.double(), double, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sums_are_exact_where_weights_would_vanish(dtype):
+    inputs = torch.tensor([[[0.0, -3000.0]]], dtype=dtype)
+    log_weights = torch.tensor([[[-2900.0, 0.0]]], dtype=dtype).log_softmax(-1)
+    assert log_sum(inputs, log_weights).item() == pytest.approx(-2900)
+    assert log_max(inputs, log_weights).item() == pytest.approx(-2900)
+
+
+def test_impossible_parts_leave_no_nan_in_gradients():
+    inputs = torch.tensor([[[-torch.inf, -torch.inf], [0.0, -torch.inf]]], requires_grad=True)
+    log_weights = torch.tensor([[[0.3, 0.7]]]).log().requires_grad_()
+    total = log_sum(inputs, log_weights)
+    assert total[0, :, 0].tolist() == [-torch.inf, pytest.approx(-1.2039728)]
+    total.exp().sum().backward()
+    assert inputs.grad.isfinite().all()
+    assert log_weights.grad.isfinite().all()

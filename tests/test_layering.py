@@ -1,0 +1,65 @@
+"""A module imports only from the layers below its own."""
+
+import ast
+
+from pathlib import Path
+
+import pytest
+
+import hyperspn
+
+PACKAGE = Path(hyperspn.__file__).parent
+LAYERS = [
+    {"structures.region_graph"},
+    {"structures.binary_trees"},
+    {"structures"},
+    {"sectors"},
+    {"weights", "leaves"},
+    {"engines.layered"},
+    {"engines"},
+    {"queries"},
+    {"circuit"},
+    {"models"},
+    {"datasets"},
+    {""},
+    {"cli"},
+    {"__main__"},
+]
+HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def imported(name: str, path: Path) -> set[str]:
+    """The modules of the package that a file imports."""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    package = [part for part in package if part]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1] + (node.module.split(".") if node.module else [])
+            names = {".".join([*base, alias.name]) for alias in node.names}
+            found |= (names & MODULES.keys()) or {".".join(base)}
+    return found
+
+
+def test_every_module_has_its_layer():
+    assert HEIGHT.keys() == MODULES.keys()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_go_down(name):
+    for other in imported(name, MODULES[name]):
+        assert HEIGHT[other] < HEIGHT[name], f"{name or 'hyperspn'} imports {other}"
+
+
+def test_structures_do_not_need_torch():
+    for name, path in MODULES.items():
+        if name.startswith("structures"):
+            assert "torch" not in path.read_text()

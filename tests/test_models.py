@@ -1,0 +1,52 @@
+import pytest
+import torch
+
+from worlds import CATERPILLAR
+
+from hyperspn import SPN, Categorical, HyperSPN
+from hyperspn.structures import binary_trees
+
+
+@pytest.mark.parametrize("assemble", [SPN, HyperSPN])
+def test_seeds_decide_everything_and_leave_the_global_state_alone(assemble):
+    before = torch.get_rng_state()
+    first, second, other = (assemble(9, seed=seed) for seed in (3, 3, 4))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert first.structure == second.structure != other.structure
+    for name, value in first.state_dict().items():
+        assert torch.equal(value, second.state_dict()[name])
+    assert not torch.equal(first.mixture, other.mixture)
+
+
+def test_the_defaults_are_the_published_ones():
+    spn, hyper = SPN(16), HyperSPN(16)
+    assert spn.num_parameters == 40050
+    assert hyper.num_parameters == 9115
+    assert spn.structure == hyper.structure == binary_trees(16, replicas=50, seed=0)
+    for parameter in (spn.mixture, spn.weights.logits[0], hyper.weights.embeddings):
+        assert 0 <= parameter.min() < parameter.max() < 1
+
+
+def test_a_given_structure_is_used():
+    assert SPN(5, structure=CATERPILLAR).structure is CATERPILLAR
+    with pytest.raises(ValueError, match="structure of 4 variables, found one of 5"):
+        HyperSPN(4, structure=CATERPILLAR)
+
+
+@pytest.mark.parametrize("leaves", [[Categorical(2)] * 3, "Categorical", [2] * 4])
+def test_leaves_must_fit(leaves):
+    with pytest.raises(ValueError, match="one for each of 4 variables"):
+        SPN(4, leaves=leaves)
+
+
+@pytest.mark.parametrize("assemble", [SPN, HyperSPN])
+def test_training_raises_the_likelihood(assemble):
+    circuit = assemble(8, replicas=5)
+    x = torch.randint(2, (64, 1), generator=torch.Generator().manual_seed(0)).expand(-1, 8)
+    optimizer = torch.optim.Adam(circuit.parameter_groups())
+    before = circuit(x).mean()
+    for _ in range(100):
+        optimizer.zero_grad()
+        (-circuit(x).sum()).backward()
+        optimizer.step()
+    assert circuit(x).mean() > before + 3

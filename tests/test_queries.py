@@ -1,0 +1,352 @@
+"""Every query against the enumeration of all worlds, or numerical integration."""
+
+import numpy as np
+import pytest
+import torch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from worlds import STRUCTURES, agreeing, all_worlds, make, missing_patterns, mixed_families, sharpened
+
+from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN, queries
+from hyperspn.structures import binary_trees
+
+CASES = [(name, weights, "binary") for name in STRUCTURES if name != "wide leaves" for weights in ("direct", "hyper")]
+CASES += [(name, weights, "mixed") for name in ("trees5", "shared", "caterpillar") for weights in ("direct", "hyper")]
+CASES += [("wide leaves", weights, "counts") for weights in ("direct", "hyper")]
+
+
+@pytest.fixture(params=CASES, ids=[" ".join(case) for case in CASES], scope="module")
+def discrete(request):
+    """A circuit, all its worlds, and their probabilities."""
+    name, weights, leaves = request.param
+    n = STRUCTURES[name].num_variables
+    families = {"binary": Categorical(2), "mixed": mixed_families(n), "counts": Binomial(4, total=2)}[leaves]
+    circuit = make(name, weights, leaves=families)
+    worlds = all_worlds(circuit)
+    with torch.no_grad():
+        return circuit, worlds, circuit.log_prob(worlds).exp()
+
+
+def some_rows(worlds, count=6):
+    return worlds[torch.randint(len(worlds), (count,), generator=torch.Generator().manual_seed(1))]
+
+
+def test_probabilities_sum_to_one(discrete):
+    _, _, p = discrete
+    assert abs(p.sum() - 1) < 1e-10
+
+
+def test_marginals_are_sums_of_worlds(discrete):
+    circuit, worlds, p = discrete
+    rows = some_rows(worlds)
+    missing = missing_patterns(circuit, len(rows))
+    expected = torch.stack([p[agreeing(worlds, row, hole)].sum() for row, hole in zip(rows, missing, strict=True)])
+    torch.testing.assert_close(circuit.log_prob(rows, missing).exp(), expected, rtol=1e-10, atol=0)
+    with_nan = rows.double().masked_fill(missing, torch.nan)
+    assert torch.equal(circuit.log_prob(with_nan), circuit.log_prob(rows, missing))
+
+
+def test_everything_missing_has_probability_one(discrete):
+    circuit, _, _ = discrete
+    log_prob = circuit.log_prob(torch.full((2, circuit.num_variables), torch.nan))
+    torch.testing.assert_close(log_prob, torch.zeros_like(log_prob), rtol=0, atol=1e-12)
+
+
+def test_conditionals_are_ratios(discrete):
+    circuit, worlds, p = discrete
+    rows = some_rows(worlds)
+    missing = missing_patterns(circuit, len(rows), seed=2)
+    query = missing_patterns(circuit, 1, seed=3)[0]
+    found = circuit.conditional_log_prob(rows, query, missing)
+    for row, hole, log_prob in zip(rows, missing, found, strict=True):
+        joint = p[agreeing(worlds, row, hole)].sum()
+        rest = p[agreeing(worlds, row, hole | query)].sum()
+        assert log_prob.item() == pytest.approx((joint / rest).log().item(), abs=1e-10)
+
+
+def test_posteriors_means_and_variances(discrete):
+    circuit, worlds, p = discrete
+    rows = some_rows(worlds, 3)
+    missing = missing_patterns(circuit, len(rows), seed=4)
+    posterior = circuit.marginals(rows, missing)
+    mean, variance = circuit.moments(rows, missing)
+    for index, (row, hole) in enumerate(zip(rows, missing, strict=True)):
+        weights = p * agreeing(worlds, row, hole)
+        weights = weights / weights.sum()
+        means = (weights[:, None] * worlds).sum(0)
+        torch.testing.assert_close(mean[index], means)
+        expected = (weights[:, None] * (worlds - means) ** 2).sum(0)
+        torch.testing.assert_close(variance[index], expected, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(posterior[index].sum(-1), torch.ones_like(mean[index]))
+        for variable, family in enumerate(circuit.leaves.families):
+            if isinstance(family, Categorical):
+                counts = torch.bincount(worlds[:, variable], weights, minlength=posterior.shape[2])
+                torch.testing.assert_close(posterior[index, variable], counts, rtol=1e-9, atol=1e-12)
+
+
+def test_imputation_keeps_what_is_known_and_guesses_the_rest(discrete):
+    circuit, worlds, p = discrete
+    rows = some_rows(worlds, 3)
+    missing = missing_patterns(circuit, len(rows), seed=5)
+    filled = circuit.impute(rows, missing)
+    assert filled.dtype == torch.int64
+    assert (filled[~missing] == rows[~missing]).all()
+    for row, hole, guess in zip(rows, missing, filled, strict=True):
+        weights = p * agreeing(worlds, row, hole)
+        for variable in hole.nonzero()[:, 0].tolist():
+            if isinstance(circuit.leaves.families[variable], Categorical):
+                assert guess[variable] == torch.bincount(worlds[:, variable], weights).argmax()
+
+
+def chi_square(drawn, worlds, p):
+    """The p-value of draws under the probabilities of the worlds, rare worlds taken together."""
+    codes = np.ravel_multi_index(worlds.numpy().T, worlds.amax(0).numpy() + 1)
+    observed = np.bincount(np.searchsorted(codes, np.ravel_multi_index(drawn.numpy().T, worlds.amax(0).numpy() + 1)))
+    observed = np.pad(observed, (0, len(worlds) - len(observed)))
+    expected = p.numpy() / p.sum().item() * len(drawn)
+    assert (observed[expected == 0] == 0).all()
+    order = np.argsort(-expected)
+    groups = np.minimum(np.arange(len(order)), max(0, (expected > 10).sum() - 1))
+    observed, expected = (np.bincount(groups, counts[order]) for counts in (observed, expected))
+    return stats.chisquare(observed, expected).pvalue if len(observed) > 1 else 1.0
+
+
+def test_samples_follow_the_distribution(discrete):
+    circuit, worlds, p = discrete
+    drawn = circuit.sample(20_000, generator=torch.Generator().manual_seed(0))
+    assert drawn.shape == (20_000, circuit.num_variables)
+    assert chi_square(drawn, worlds, p) > 1e-4
+
+
+def test_conditional_samples_follow_the_posterior(discrete):
+    circuit, worlds, p = discrete
+    rows = some_rows(worlds, 2)
+    missing = missing_patterns(circuit, 2, seed=6)
+    missing[0, 0] = True
+    drawn = circuit.sample_given(rows, missing, n=20_000, generator=torch.Generator().manual_seed(0))
+    assert drawn.shape == (2, 20_000, circuit.num_variables)
+    for row, hole, some in zip(rows, missing, drawn, strict=True):
+        assert (some[:, ~hole] == row[~hole]).all()
+        weights = p * agreeing(worlds, row, hole)
+        assert chi_square(some, worlds, weights / weights.sum()) > 1e-4
+
+
+def test_generators_are_respected(discrete):
+    circuit, worlds, _ = discrete
+    row, hole = worlds[:1], torch.ones(1, circuit.num_variables, dtype=torch.bool)
+    before = torch.get_rng_state()
+    for draw in (circuit.sample, lambda n, generator: circuit.sample_given(row, hole, n, generator)):
+        first, second = (draw(50, generator=torch.Generator().manual_seed(7)) for _ in range(2))
+        assert torch.equal(first, second)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+@pytest.mark.parametrize("family", [Categorical(2), Categorical(3)])
+def test_most_probable_completion_of_a_deterministic_circuit(n, family):
+    if family.categories**n > 2000:
+        n = 6
+    circuit = sharpened(SPN(n, layer_size=1, replicas=1, leaves=family).double(), seed=n)
+    worlds = all_worlds(circuit)
+    p = circuit.log_prob(worlds)
+    rows = some_rows(worlds)
+    missing = missing_patterns(circuit, len(rows), seed=8)
+    for row, hole, completed in zip(rows, missing, circuit.most_probable(rows, missing), strict=True):
+        best = worlds[p.masked_fill(~agreeing(worlds, row, hole), -torch.inf).argmax()]
+        assert torch.equal(completed, best)
+
+
+def test_most_probable_completion_of_a_mixture_that_is_deterministic_by_its_weights():
+    """Two replicas, one for each value of the first variable: only one explains a row."""
+    circuit = sharpened(SPN(3, layer_size=1, replicas=2).double(), seed=3)
+    leaf_logits = circuit.weights.logits[1].data.view(2, 3, 2)
+    for replica in range(2):
+        place = circuit.structure.leaf_variables.reshape(2, 3)[replica].tolist().index(0)
+        leaf_logits[replica, place, replica] = -torch.inf
+    worlds = all_worlds(circuit)
+    p = circuit.log_prob(worlds)
+    assert abs(p.exp().sum() - 1) < 1e-12
+    completed = circuit.most_probable(torch.full((1, 3), torch.nan))
+    assert torch.equal(completed[0], worlds[p.argmax()])
+
+
+def test_most_probable_completion_maximises_over_hidden_choices_too(discrete):
+    circuit, worlds, p = discrete
+    completed = circuit.most_probable(worlds[:1], torch.ones(1, circuit.num_variables, dtype=torch.bool))
+    assert circuit.log_prob(completed).exp() <= p.max() * (1 + 1e-9)
+    assert torch.equal(circuit.most_probable(worlds[:4]), worlds[:4])
+
+
+GRID = torch.linspace(-12, 12, 401, dtype=torch.float64)
+
+
+@pytest.fixture(params=["direct", "hyper"])
+def gaussian(request):
+    """Two continuous variables and a binary one, with the density on a grid."""
+    structure = binary_trees(3, replicas=2)
+    assemble = SPN if request.param == "direct" else HyperSPN
+    families = [Gaussian(3, 0.1, 4.0), Categorical(2), Gaussian(2, 0.2)]
+    circuit = sharpened(assemble(3, 2, structure=structure, leaves=families, init="normal").double())
+    a, b, c = torch.meshgrid(GRID, torch.tensor([0.0, 1.0], dtype=torch.float64), GRID, indexing="ij")
+    points = torch.stack([a, b, c], -1).view(-1, 3)
+    with torch.no_grad():
+        return circuit, points, circuit.log_prob(points).exp() * (GRID[1] - GRID[0]) ** 2
+
+
+def test_densities_integrate_to_one(gaussian):
+    _, _, mass = gaussian
+    assert abs(mass.sum() - 1) < 1e-6
+
+
+def test_continuous_marginals_conditionals_and_moments(gaussian):
+    circuit, points, mass = gaussian
+    row = torch.tensor([[torch.nan, 1.0, GRID[210]]], dtype=torch.float64)
+    step = GRID[1] - GRID[0]
+    near = (points[:, 1] == 1) & (points[:, 2] == GRID[210])
+    joint = mass[near].sum() / step
+    assert circuit.log_prob(row).exp().item() == pytest.approx(joint.item(), rel=1e-6)
+    mean, variance = circuit.moments(row)
+    weights = mass[near] / mass[near].sum()
+    expected = (weights * points[near, 0]).sum()
+    assert mean[0].tolist() == pytest.approx([expected.item(), 1.0, GRID[210].item()], rel=1e-6)
+    spread = (weights * (points[near, 0] - expected) ** 2).sum()
+    assert variance[0].tolist() == pytest.approx([spread.item(), 0.0, 0.0], rel=1e-6)
+    query = torch.tensor([False, True, False])
+    rest = mass[points[:, 2] == GRID[210]].sum() / step
+    assert circuit.conditional_log_prob(row, query).exp().item() == pytest.approx((joint / rest).item(), rel=1e-6)
+    torch.testing.assert_close(circuit.impute(row), mean)
+
+
+def test_continuous_samples(gaussian):
+    circuit, points, mass = gaussian
+    drawn = circuit.sample(20_000, generator=torch.Generator().manual_seed(0))
+    assert drawn.dtype == torch.float64
+    cumulative = torch.stack([mass[points[:, 0] <= value].sum() for value in GRID])
+    assert stats.kstest(drawn[:, 0].numpy(), lambda v: np.interp(v, GRID + 0.03, cumulative)).pvalue > 1e-4
+    row = torch.tensor([[torch.nan, 1.0, GRID[210]]], dtype=torch.float64)
+    given = circuit.sample_given(row, n=20_000, generator=torch.Generator().manual_seed(1))[0]
+    near = (points[:, 1] == 1) & (points[:, 2] == GRID[210])
+    cumulative = torch.stack([mass[near & (points[:, 0] <= value)].sum() for value in GRID]) / mass[near].sum()
+    assert stats.kstest(given[:, 0].numpy(), lambda v: np.interp(v, GRID + 0.03, cumulative)).pvalue > 1e-4
+
+
+def test_most_probable_continuous_value_is_a_mode():
+    circuit = sharpened(SPN(2, layer_size=1, replicas=1, leaves=Gaussian(1)).double())
+    completed = circuit.most_probable(torch.full((1, 2), torch.nan))
+    torch.testing.assert_close(completed[0], circuit.leaves.raw[0][:, 0, 0].detach())
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    n=st.integers(1, 6),
+    k=st.integers(1, 4),
+    r=st.integers(1, 3),
+    seed=st.integers(0, 10_000),
+    hyper=st.booleans(),
+    data=st.data(),
+)
+def test_marginals_of_random_circuits(n, k, r, seed, hyper, data):
+    categories = data.draw(st.lists(st.integers(1, 4), min_size=n, max_size=n))
+    hole = torch.tensor(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
+    assemble = HyperSPN if hyper else SPN
+    circuit = sharpened(assemble(n, k, r, seed, leaves=[Categorical(c) for c in categories]).double(), seed)
+    worlds = all_worlds(circuit)
+    p = circuit.log_prob(worlds).exp()
+    assert abs(p.sum() - 1) < 1e-10
+    row = worlds[seed % len(worlds)][None]
+    expected = p[agreeing(worlds, row[0], hole)].sum()
+    torch.testing.assert_close(circuit.log_prob(row, hole).exp()[0], expected, rtol=1e-10, atol=0)
+
+
+@pytest.fixture
+def impossible():
+    """A circuit whose first variable is never 1."""
+    circuit = SPN(2, layer_size=2, replicas=2)
+    logits = circuit.weights.logits[0].data.view(2, -1, 2, 2)
+    for replica in range(2):
+        place = circuit.structure.leaf_variables.reshape(2, 2)[replica].tolist().index(0)
+        circuit.weights.logits[0].data.view(-1, 2, 2)[replica * 3 + place, :, 1] = -torch.inf
+    assert logits.isinf().any()
+    return circuit
+
+
+def test_impossible_evidence(impossible):
+    x = torch.tensor([[0, 1], [1, 1]])
+    log_prob = impossible.log_prob(x)
+    assert log_prob[0].isfinite()
+    assert log_prob[1] == -torch.inf
+    holes = torch.tensor([[False, True], [False, True]])
+    for ask in (
+        lambda: impossible.conditional_log_prob(x, torch.tensor([False, True])),
+        lambda: impossible.marginals(x, holes),
+        lambda: impossible.moments(x, holes),
+        lambda: impossible.impute(x, holes),
+        lambda: impossible.sample_given(x, holes),
+        lambda: impossible.most_probable(x, holes),
+    ):
+        with pytest.raises(ValueError, match="impossible values in row 1"):
+            ask()
+    assert impossible.conditional_log_prob(x, torch.tensor([True, False]))[1] == -torch.inf
+    drawn = impossible.sample(1000, generator=torch.Generator().manual_seed(0))
+    assert (drawn[:, 0] == 0).all()
+
+
+def test_impossible_rows_leave_gradients_of_the_others_finite(impossible):
+    impossible.log_prob(torch.tensor([[0, 1], [1, 1]])).exp().sum().backward()
+    assert all(parameter.grad is None or not parameter.grad.isnan().any() for parameter in impossible.parameters())
+
+
+@pytest.mark.parametrize("leaves", [Categorical(2), Gaussian(2)])
+def test_empty_batches(leaves):
+    circuit = SPN(3, replicas=2, leaves=leaves)
+    x = torch.empty(0, 3)
+    assert circuit.log_prob(x).shape == (0,)
+    assert circuit.conditional_log_prob(x, torch.tensor([True, False, False])).shape == (0,)
+    assert circuit.marginals(x).shape == (0, 3, 2)
+    assert circuit.moments(x)[0].shape == (0, 3)
+    assert circuit.sample(0).shape == (0, 3)
+    assert circuit.sample_given(x, n=4).shape == (0, 4, 3)
+    assert circuit.most_probable(x).shape == circuit.impute(x).shape == (0, 3)
+
+
+def test_bad_arguments_are_refused():
+    circuit = SPN(3, replicas=2)
+    x = torch.zeros(1, 3)
+    for ask, message in (
+        (lambda: circuit.sample(-1), ">= 0"),
+        (lambda: circuit.sample_given(x, n=0), ">= 1"),
+        (lambda: circuit.conditional_log_prob(x, torch.tensor([True])), r"bool of shape \(3,\)"),
+        (lambda: circuit.conditional_log_prob(x, torch.ones(3)), "float32"),
+        (lambda: circuit.conditional_log_prob(x, "abc"), "found str"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ask()
+
+
+def test_large_batches_are_cut_into_parts(monkeypatch):
+    circuit = sharpened(SPN(5, replicas=3))
+    x = circuit.sample(40, generator=torch.Generator().manual_seed(0))
+    holes = missing_patterns(circuit, 40)
+    whole = [circuit.log_prob(x, holes), circuit.marginals(x, holes), circuit.most_probable(x, holes)]
+    monkeypatch.setattr(queries, "VALUES_AT_ONCE", 1000)
+    with torch.no_grad():
+        parts = [circuit.log_prob(x, holes), circuit.marginals(x, holes), circuit.most_probable(x, holes)]
+    for one, other in zip(whole, parts, strict=True):
+        torch.testing.assert_close(one, other)
+    assert circuit.sample(100).shape == (100, 5)
+    assert circuit.sample_given(x, holes, n=3).shape == (40, 3, 5)
+
+
+def test_queries_leave_nothing_behind_and_work_in_inference_mode():
+    circuit = sharpened(SPN(5, replicas=3))
+    x = circuit.sample(4)
+    holes = missing_patterns(circuit, 4)
+    before = {name: value.clone() for name, value in circuit.state_dict().items()}
+    with torch.inference_mode():
+        inside = circuit.marginals(x, holes)
+    torch.testing.assert_close(inside, circuit.marginals(x, holes))
+    assert not circuit.marginals(x, holes).requires_grad
+    assert all(parameter.grad is None for parameter in circuit.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in circuit.state_dict().items())

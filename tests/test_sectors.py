@@ -1,0 +1,46 @@
+import pytest
+import torch
+
+from worlds import CATERPILLAR, SHARED, WIDE_LEAVES
+
+from hyperspn.sectors import Sectors
+from hyperspn.structures import binary_trees
+
+
+def test_every_sector_is_used_once():
+    for graph, widths in ((SHARED, [2, 7, 2, 3]), (CATERPILLAR, [2] * 5), (WIDE_LEAVES, [4] * 5)):
+        sectors = Sectors(graph, 3, widths)
+        for index, kind in enumerate(sectors.kinds):
+            used = torch.cat(
+                [layer.sectors.flatten() for layer in sectors.layers if layer.kind_index == index] or [torch.empty(0)]
+            )
+            assert sorted(used.tolist()) == list(range(kind.count))
+        assert sectors.num_sectors == graph.partition_counts.sum() + len(graph.leaf_regions)
+
+
+def test_leaves_with_more_distributions_than_sums_have_their_own_kind():
+    sectors = Sectors(binary_trees(4, replicas=2), 3, [2, 3, 6, 6])
+    assert [(kind.rows, kind.columns, kind.count) for kind in sectors.kinds] == [(3, 3, 12), (3, 6, 4)]
+    assert sectors.num_weights == 12 * 9 + 4 * 18 + 2
+    assert sectors.num_used_weights == 2 * (3 * 2 + 3 * 3 + 2 * 3 * 6 + 2 * 9 + 3) + 2
+
+
+def test_one_variable_is_a_single_sum():
+    sectors = Sectors(binary_trees(1, replicas=4), 5, [2])
+    assert sectors.num_weights == 2 * 25 * 4 + 4
+    assert sectors.num_used_weights == 4 * 2 + 4
+
+
+def test_assemble_takes_corners_and_joins_partitions():
+    layer = Sectors(SHARED, 2, [2] * 4).layers[-1]
+    logits = torch.arange(8.0).view(2, 4)
+    assert layer.assemble(logits).tolist() == [[[0, 1, 4, 5]]]
+
+
+def test_bad_sizes_are_refused():
+    with pytest.raises(ValueError, match="layer_size >= 1"):
+        Sectors(SHARED, 0, [2] * 4)
+    with pytest.raises(ValueError, match="leaves for 4 variables"):
+        Sectors(SHARED, 2, [2] * 3)
+    with pytest.raises(ValueError, match="differ"):
+        Sectors(WIDE_LEAVES, 2, [2, 2, 2, 2, 3])
