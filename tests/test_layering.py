@@ -15,12 +15,14 @@ LAYERS = [
     {"structures"},
     {"sectors"},
     {"weights", "leaves"},
-    {"engines.layered"},
+    {"engines.layered", "engines.trees"},
+    {"engines.native"},
     {"engines"},
     {"queries"},
     {"circuit"},
     {"models"},
     {"datasets"},
+    {"tables"},
     {""},
     {"cli"},
     {"__main__"},
@@ -45,7 +47,7 @@ def imported(name: str, path: Path) -> set[str]:
         if isinstance(node, ast.ImportFrom) and node.level:
             base = package[: len(package) - node.level + 1] + (node.module.split(".") if node.module else [])
             names = {".".join([*base, alias.name]) for alias in node.names}
-            found |= (names & MODULES.keys()) or {".".join(base)}
+            found |= (names & MODULES.keys()) or ({".".join(base)} if node.module else set())
     return found
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from worlds import STRUCTURES, agreeing, all_worlds, make, missing_patterns, mixed_families, sharpened
 
-from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN, queries
+from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN
+from hyperspn.engines import layered
 from hyperspn.structures import binary_trees
 
 CASES = [(name, weights, "binary") for name in STRUCTURES if name != "wide leaves" for weights in ("direct", "hyper")]
@@ -330,7 +331,7 @@ def test_large_batches_are_cut_into_parts(monkeypatch):
     x = circuit.sample(40, generator=torch.Generator().manual_seed(0))
     holes = missing_patterns(circuit, 40)
     whole = [circuit.log_prob(x, holes), circuit.marginals(x, holes), circuit.most_probable(x, holes)]
-    monkeypatch.setattr(queries, "VALUES_AT_ONCE", 1000)
+    monkeypatch.setattr(layered, "VALUES_AT_ONCE", 1000)
     with torch.no_grad():
         parts = [circuit.log_prob(x, holes), circuit.marginals(x, holes), circuit.most_probable(x, holes)]
     for one, other in zip(whole, parts, strict=True):

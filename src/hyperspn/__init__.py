@@ -1,6 +1,6 @@
 """HyperSPNs: probabilistic circuits whose weights a small neural network writes."""
 
-from . import datasets, queries, structures
+from . import datasets, queries, structures, tables
 from .circuit import Circuit, load
 from .leaves import Binomial, Categorical, Gaussian
 from .models import SPN, HyperSPN
@@ -20,4 +20,5 @@ __all__ = [
     "load",
     "queries",
     "structures",
+    "tables",
 ]

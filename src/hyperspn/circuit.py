@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from . import queries
-from .engines import LayeredEngine
+from .engines import choose_engine
 from .leaves import Binomial, Categorical, Gaussian, Leaves
 from .sectors import Sectors
 from .structures import RegionGraph
@@ -41,6 +41,7 @@ class Circuit(nn.Module):
         sectors: The structure and its sum weights, cut into sectors.
         leaves: The distributions of the variables.
         weights: Who writes the weights of the sectors.
+        engine: How it is evaluated: "native", "layered", or "auto" (see `engines.choose_engine`).
 
     Example:
         >>> from hyperspn import HyperSPN
@@ -52,13 +53,13 @@ class Circuit(nn.Module):
 
     mixture: Tensor
 
-    def __init__(self, sectors: Sectors, leaves: Leaves, weights: WeightSource) -> None:
+    def __init__(self, sectors: Sectors, leaves: Leaves, weights: WeightSource, engine: str = "auto") -> None:
         super().__init__()
         self.sectors = sectors
         self.leaves = leaves
         self.weights = weights
         self.mixture = nn.Parameter(initial(len(sectors.structure.roots), init=weights.init))
-        self.engine = LayeredEngine(sectors)
+        self.engine = choose_engine(engine, sectors, leaves)
 
     forward = queries.log_prob
     log_prob = queries.log_prob
@@ -100,6 +101,7 @@ class Circuit(nn.Module):
                 f"  weights     {sectors.num_used_weights:,} used, {sectors.num_weights:,} stored if direct",
                 f"  written by  {type(self.weights).__name__}({self.weights.extra_repr()})",
                 f"  learnable   {self.num_parameters:,} parameters",
+                f"  engine      {self.engine}",
             ]
         )
 
@@ -131,7 +133,7 @@ class Circuit(nn.Module):
             draft.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str]) -> Circuit:
+def load(path: str | os.PathLike[str], engine: str = "auto") -> Circuit:
     """Reads a circuit that `Circuit.save` wrote. Never runs code from the file; a bad file is a `ValueError`."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"expected a model file, found none at {os.fspath(path)}")
@@ -147,12 +149,12 @@ def load(path: str | os.PathLike[str]) -> Circuit:
     if not version.isdecimal() or int(version) > FORMAT_VERSION:
         raise ValueError(f"expected format version {FORMAT_VERSION} or older, found {version!r} in {path}")
     try:
-        return _rebuild(json.loads(metadata["config"]), tensors)
+        return _rebuild(json.loads(metadata["config"]), tensors, engine)
     except (ArithmeticError, LookupError, RecursionError, RuntimeError, TypeError, ValueError, MemoryError) as error:
         raise ValueError(f"expected a complete model file, found an inconsistent one at {path} ({error})") from error
 
 
-def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor]) -> Circuit:
+def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], engine: str) -> Circuit:
     """Builds the circuit without memory for its parameters, and puts those of the file in, if they fit."""
     prefix = "structure."
     arrays = {name.removeprefix(prefix): tensors.pop(name).numpy() for name in list(tensors) if name.startswith(prefix)}
@@ -161,7 +163,7 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor]) -> Circuit:
     families = [distinct[index] for index in tensors.pop("leaves.family_of").tolist()]
     sectors = Sectors(structure, config["layer_size"], [family.width for family in families])
     with torch.device("meta"):
-        circuit = Circuit(sectors, Leaves(families), _named(SOURCES, config["weights"], sectors))
+        circuit = Circuit(sectors, Leaves(families), _named(SOURCES, config["weights"], sectors), engine)
     expected = {name: tuple(value.shape) for name, value in circuit.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in tensors.items()}
     if expected != found:

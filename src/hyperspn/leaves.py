@@ -139,7 +139,7 @@ class Gaussian(LeafFamily):
         return self.members
 
     def misfits(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x, dtype=torch.bool)
+        return x.isinf()
 
     def support(self) -> str:
         return "a finite number"
@@ -248,9 +248,9 @@ class Leaves(nn.Module):
             missing: Where values are to be ignored, (batch, variables) or (variables,), of bool.
         """
         values = as_tensor(x, "x").to(self.raw[0].device)
+        values = values.byte() if values.dtype == torch.bool else values
         if values.ndim != 2 or values.shape[1] != len(self.families):
             raise ValueError(f"expected x of shape (batch, {len(self.families)}), found {tuple(values.shape)}")
-        values = values.to(self.raw[0].dtype)
         holes = values.isnan()
         if missing is not None:
             mask = as_tensor(missing, "missing").to(values.device)
@@ -261,12 +261,10 @@ class Leaves(nn.Module):
             holes = holes | mask
         values = values.masked_fill(holes, 0)
         self._check_support(values)
-        return Evidence(values, holes)
+        return Evidence(values.to(self.raw[0].dtype), holes)
 
     def _check_support(self, values: Tensor) -> None:
-        misfits = values.isinf()
-        for family, own in zip(self.distinct, self.variables, strict=True):
-            misfits[:, own] |= family.misfits(values[:, own])
+        misfits = self._ordered([family.misfits(self._own(values, own)) for family, own, _ in self._groups()])
         if misfits.any():
             row, column = misfits.nonzero()[0].tolist()
             expected, found = self.families[column].support(), values[row, column].item()
@@ -280,11 +278,11 @@ class Leaves(nn.Module):
         """
         columns = []
         for family, own, raw in self._groups():
-            known = family.log_prob(raw, evidence.values[:, own])  # (batch, own, width)
+            known = family.log_prob(raw, self._own(evidence.values, own))  # (batch, own, width)
             unknown = known.new_zeros(())
             if modes:
                 unknown = family.log_prob(raw, family.modes(raw).T).diagonal(dim1=0, dim2=2)  # (own, width)
-            filled = torch.where(evidence.missing[:, own, None], unknown, known)
+            filled = torch.where(self._own(evidence.missing, own)[..., None], unknown, known)
             columns.append(functional.pad(filled, (0, self.width - family.width), value=-torch.inf))
         return self._ordered(columns)
 
@@ -315,6 +313,10 @@ class Leaves(nn.Module):
         for family, own, raw in zip(self.distinct, self.variables, self.raw, strict=True):
             yield family, own.to(raw.device), raw
 
+    def _own(self, table: Tensor, variables: Tensor) -> Tensor:
+        """The columns of one family."""
+        return table if len(self.distinct) == 1 else table[:, variables]
+
     def _ordered(self, columns: list[Tensor]) -> Tensor:
         """Puts the families' columns back into the order of the variables."""
         if len(columns) == 1:
@@ -325,10 +327,10 @@ class Leaves(nn.Module):
 def as_tensor(x: Tensor | np.ndarray, name: str) -> Tensor:
     """Accepts tensors and arrays of bool, integer or float, and nothing else."""
     if isinstance(x, np.ndarray) and x.dtype.kind in "biuf":
-        wide = {"b": np.bool_, "f": np.float32 if x.dtype == np.float32 else np.float64}.get(x.dtype.kind, np.int64)
-        return torch.from_numpy(np.array(x, wide))
+        small = x.dtype in (np.bool_, np.uint8, np.float32)
+        return torch.from_numpy(np.array(x, x.dtype if small else np.float64 if x.dtype.kind == "f" else np.int64))
     if isinstance(x, Tensor) and not x.is_complex():
-        return x
+        return x.long() if x.dtype in (torch.uint16, torch.uint32, torch.uint64) else x
     found = x.dtype if isinstance(x, (Tensor, np.ndarray)) else type(x).__name__
     raise ValueError(f"expected {name} to be a tensor or array of bool, integer or float, found {found}")
 

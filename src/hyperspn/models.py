@@ -25,6 +25,7 @@ def SPN(
     leaves: LeafChoice = Categorical(2),
     structure: RegionGraph | None = None,
     init: Initialisation = "uniform",
+    engine: str = "auto",
 ) -> Circuit:
     """A sum-product network with one parameter per weight; by default the paper's RAT-SPN.
 
@@ -36,6 +37,7 @@ def SPN(
         leaves: The family of leaf distributions, or a list with one for each variable.
         structure: A region graph in place of random binary trees.
         init: How the weights start: "uniform" in [0, 1), or standard "normal".
+        engine: How the circuit is evaluated: "native", "layered", or "auto", the native engine where it can serve.
 
     Example:
         >>> SPN(num_variables=16).num_parameters
@@ -43,7 +45,7 @@ def SPN(
     """
     sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure)
     with _seeded(seed):
-        return Circuit(sectors, Leaves(families), DirectWeights(sectors, init))
+        return Circuit(sectors, Leaves(families), DirectWeights(sectors, init), engine)
 
 
 def HyperSPN(
@@ -57,6 +59,7 @@ def HyperSPN(
     leaves: LeafChoice = Categorical(2),
     structure: RegionGraph | None = None,
     init: Initialisation = "uniform",
+    engine: str = "auto",
 ) -> Circuit:
     """The same circuit as `SPN`, its weights written by a small network from one embedding per sector (section 3).
 
@@ -73,7 +76,7 @@ def HyperSPN(
     """
     sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure)
     with _seeded(seed):
-        return Circuit(sectors, Leaves(families), HyperWeights(sectors, embedding_dim, hidden, init))
+        return Circuit(sectors, Leaves(families), HyperWeights(sectors, embedding_dim, hidden, init), engine)
 
 
 def _skeleton(

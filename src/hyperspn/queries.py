@@ -19,8 +19,6 @@ from .weights import WeightSource, normalize
 Table = Tensor | np.ndarray
 Choice = Callable[[Tensor], Tensor]
 
-VALUES_AT_ONCE = 2**25
-
 
 class Model(Protocol):
     """What a query needs to know of a circuit."""
@@ -92,7 +90,7 @@ def sample(model: Model, n: int, generator: Generator | None = None) -> Tensor:
     choose = _at_random(generator)
     scores = normalize(model.mixture).expand(n, -1)  # (n, roots)
     parts = []
-    for some in scores.split(len(model.mixture) * _rows_at_once(model)):
+    for some in scores.split(len(model.mixture) * model.engine.rows_upward):
         parts.append(model.leaves.sample(_descend(model, choose(some), choose), generator))
     return _as_data(model, torch.cat(parts))
 
@@ -106,7 +104,8 @@ def sample_given(
         raise ValueError(f"expected a number of samples >= 1, found {n}")
     choose = _at_random(generator)
     parts = []
-    for first, part in _split(model, model.leaves.read(x, missing), n):
+    rows_at_once = model.engine.rows_upward // (1 + n // len(model.mixture))
+    for first, part in _split(model.leaves.read(x, missing), rows_at_once):
         roots, inputs = model.engine.upward(model.leaves.log_prob(part), model.weights)
         scores = roots + normalize(model.mixture)  # (batch, roots)
         _check_possible(scores.amax(-1), first)
@@ -126,7 +125,7 @@ def most_probable(model: Model, x: Table, missing: Table | None = None) -> Tenso
     together with the hidden choices, not with these summed out.
     """
     parts = []
-    for first, part in _split(model, model.leaves.read(x, missing)):
+    for first, part in _split(model.leaves.read(x, missing), model.engine.rows_upward):
         roots, inputs = model.engine.upward(model.leaves.log_prob(part, modes=True), model.weights, log_max)
         scores = roots + normalize(model.mixture)  # (batch, roots)
         _check_possible(scores.amax(-1), first)
@@ -139,8 +138,8 @@ def most_probable(model: Model, x: Table, missing: Table | None = None) -> Tenso
 def _log_prob(model: Model, evidence: Evidence) -> Tensor:
     if torch.is_grad_enabled():
         return _mixed(model, model.engine.log_values(evidence, model.leaves, model.weights))
-    parts = [model.engine.log_values(part, model.leaves, model.weights) for _, part in _split(model, evidence)]
-    return _mixed(model, torch.cat(parts))
+    parts = _split(evidence, model.engine.rows_at_once)
+    return torch.cat([_mixed(model, model.engine.log_values(part, model.leaves, model.weights)) for _, part in parts])
 
 
 def _mixed(model: Model, roots: Tensor) -> Tensor:
@@ -150,10 +149,10 @@ def _mixed(model: Model, roots: Tensor) -> Tensor:
 
 def _marginals(model: Model, evidence: Evidence) -> Tensor:
     parts = []
-    for first, part in _split(model, evidence):
+    for first, part in _split(evidence, model.engine.rows_at_once):
         with torch.inference_mode(False), torch.enable_grad():
             leaf_log_probs = model.leaves.log_prob(part).detach().clone().requires_grad_()
-            log_p = _mixed(model, model.engine.upward(leaf_log_probs, model.weights)[0])
+            log_p = _mixed(model, model.engine.log_values_of(leaf_log_probs, model.weights))
             _check_possible(log_p, first)
             parts.append(torch.autograd.grad(log_p.sum(), leaf_log_probs)[0])
     return torch.cat(parts)
@@ -224,17 +223,11 @@ def _best(scores: Tensor) -> Tensor:
     return scores.argmax(-1)
 
 
-def _rows_at_once(model: Model) -> int:
-    """How many rows fit into the working memory that a query allows itself."""
-    per_row = sum(layer.sectors.numel() * layer.columns for layer in model.sectors.layers)
-    return max(1, VALUES_AT_ONCE // per_row)
-
-
-def _split(model: Model, evidence: Evidence, samples: int = 0) -> Iterator[tuple[int, Evidence]]:
+def _split(evidence: Evidence, rows: int) -> Iterator[tuple[int, Evidence]]:
     """Cuts a batch into parts that fit into memory, each with the number of its first row."""
-    size = max(1, _rows_at_once(model) // (1 + samples // len(model.mixture)))
-    parts = zip(evidence.values.split(size), evidence.missing.split(size), strict=True)
-    return ((index * size, Evidence(*part)) for index, part in enumerate(parts))
+    rows = max(1, rows)
+    parts = zip(evidence.values.split(rows), evidence.missing.split(rows), strict=True)
+    return ((index * rows, Evidence(*part)) for index, part in enumerate(parts))
 
 
 def _check_possible(log_p: Tensor, first_row: int = 0) -> None:

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from .sectors import Sectors
 
+SECTORS_IN_CACHE = 8192
+
 Initialisation = Literal["uniform", "normal"]
 
 
@@ -19,12 +21,12 @@ class WeightSource(nn.Module):
     """Answers "the unnormalised weights of these sectors, please".
 
     Nothing else in the library knows whether a parameter tensor or a network wrote them. Called with the index
-    of a sector kind and sector ids, (ids,), it returns the weights, (ids, size of the kind).
+    of a sector kind and sector ids, as a tensor (ids,) or a slice, it returns the weights, (ids, size of the kind).
     """
 
     init: Initialisation
 
-    def forward(self, kind: int, ids: Tensor) -> Tensor:
+    def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
         raise NotImplementedError
 
     def parameter_groups(self) -> list[dict[str, Any]]:
@@ -54,8 +56,8 @@ class DirectWeights(WeightSource):
         self.init = init
         self.logits = nn.ParameterList(initial(kind.count, kind.size, init=init) for kind in sectors.kinds)
 
-    def forward(self, kind: int, ids: Tensor) -> Tensor:
-        return self.logits[kind].index_select(0, ids)
+    def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
+        return _rows(self.logits[kind], ids)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return [{"name": "weights", "params": list(self.logits), "lr": 2e-2}]
@@ -101,9 +103,9 @@ class HyperWeights(WeightSource):
             self.net.extend([nn.Linear(inputs, outputs), nn.ReLU()])
         self.heads = nn.ModuleList(nn.Linear(widths[-1], kind.size) for kind in sectors.kinds)
 
-    def forward(self, kind: int, ids: Tensor) -> Tensor:
-        embeddings = self.embeddings.index_select(0, ids + self.first_rows[kind])
-        return self.heads[kind](self.net(embeddings))
+    def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
+        embeddings = _rows(self.embeddings[self.first_rows[kind] :], ids)
+        return torch.cat([self.heads[kind](self.net(block)) for block in embeddings.split(SECTORS_IN_CACHE)])
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         network = [*self.net.parameters(), *self.heads.parameters()]
@@ -126,6 +128,10 @@ def initial(*shape: int, init: Initialisation) -> Tensor:
     if init == "normal":
         return torch.randn(shape)
     raise ValueError(f"expected init 'uniform' or 'normal', found {init!r}")
+
+
+def _rows(table: Tensor, ids: Tensor | slice) -> Tensor:
+    return table[ids] if isinstance(ids, slice) else table.index_select(0, ids)
 
 
 def normalize(logits: Tensor) -> Tensor:

@@ -14,6 +14,8 @@ from ..leaves import Evidence, Leaves
 from ..sectors import Sectors, SumLayer, ragged_gather
 from ..weights import WeightSource, normalize
 
+VALUES_AT_ONCE = 2**25
+
 Combine = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -57,14 +59,32 @@ class LayeredEngine:
         roots = torch.from_numpy(sectors.structure.roots)
         self.root_sources = self._grouped(roots, torch.arange(len(roots), device=roots.device))
 
+    def __repr__(self) -> str:
+        return "layered"
+
+    @property
+    def rows_upward(self) -> int:
+        """How many rows to send upward at a time where memory matters."""
+        per_row = sum(layer.sectors.numel() * layer.columns for layer in self.sectors.layers)
+        return max(1, VALUES_AT_ONCE // per_row)
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows to ask for log-values at a time where memory matters."""
+        return self.rows_upward
+
     def log_values(self, evidence: Evidence, leaves: Leaves, weights: WeightSource) -> Tensor:
         """The log-value of every root, (batch, roots)."""
         return self.upward(leaves.log_prob(evidence), weights)[0]
 
+    def log_values_of(self, leaf_log_probs: Tensor, weights: WeightSource) -> Tensor:
+        """The same for given log-densities of the leaves, (batch, variables, l), and with gradients only for these."""
+        return self.upward(leaf_log_probs, lambda kind, ids: weights(kind, ids).detach())[0]
+
     def upward(
         self,
         leaf_log_probs: Tensor,
-        weights: WeightSource,
+        weights: Callable[[int, Tensor], Tensor],
         combine: Combine = log_sum,
     ) -> tuple[Tensor, list[Tensor]]:
         """Evaluates the circuit from the leaves to the roots.
