@@ -4,10 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <new>
-#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -17,27 +15,12 @@
 
 #include "kernel.hpp"
 #include "log_space.hpp"
+#include "threads.hpp"
 #include "tree.hpp"
 
 namespace hyperspn {
 
 template <class Real> const Functions<Real>& functions();  // of the instruction set in use
-
-// Calls f(thread) on `threads` threads; the caller is thread 0.
-template <class F> void run_threads(int threads, F&& f) {
-  std::vector<std::exception_ptr> errors(threads);
-  auto guarded = [&](int t) {
-    try { f(t); } catch (...) { errors[t] = std::current_exception(); }
-  };
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads; ++t) {
-    try { others.emplace_back(guarded, t); } catch (...) { guarded(t); }
-  }
-  guarded(0);
-  for (auto& other : others) other.join();
-  for (auto& error : errors)
-    if (error) std::rethrow_exception(error);
-}
 
 // While it lives, this thread rounds subnormal numbers to zero: gradients that small do not count, and would be slow.
 class RoundSubnormals {
