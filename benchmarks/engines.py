@@ -24,7 +24,7 @@ from rich.table import Table
 
 import hyperspn
 
-from hyperspn.engines.native import _kernel
+from hyperspn.compiled import kernel
 
 SIZES = [(16, 500), (69, 500), (163, 500), (1556, 50)]
 THREADS = 2
@@ -70,7 +70,7 @@ def multiply_adds(circuit: hyperspn.Circuit) -> int:
 def fused_multiply_adds() -> float:
     """The measured peak of this machine in GFLOP/s."""
     flags = {"avx512": ["-mavx512f", "-DVECTOR_BYTES=64"], "avx2": ["-mavx2", "-mfma", "-DVECTOR_BYTES=32"]}
-    chosen = flags.get(_kernel.instruction_set(), ["-DVECTOR_BYTES=16"])
+    chosen = flags.get(kernel.instruction_set(), ["-DVECTOR_BYTES=16"])
     with tempfile.TemporaryDirectory() as folder:
         program = f"{folder}/peak"
         source = Path(__file__).with_name("peak.cpp")
@@ -89,8 +89,8 @@ def kernel_milliseconds(circuit: hyperspn.Circuit, x: torch.Tensor) -> tuple[flo
         logits = [circuit.weights(q, ids).view(-1, kind.rows, kind.columns) for q, (kind, ids) in enumerate(kinds)]
     codes = reading.codes(circuit.leaves.read(x))
     seed = torch.full((len(circuit.mixture), len(x)), 1 / len(circuit.mixture))
-    forward = milliseconds(lambda: _kernel.forward(reading.program, logits, codes, threads=THREADS))
-    backward = milliseconds(lambda: _kernel.backward(reading.program, logits, codes, None, seed, threads=THREADS))
+    forward = milliseconds(lambda: kernel.forward(reading.program, logits, codes, threads=THREADS))
+    backward = milliseconds(lambda: kernel.backward(reading.program, logits, codes, None, seed, threads=THREADS))
     return forward, forward + backward
 
 
@@ -136,10 +136,10 @@ def main() -> None:
     rows = [speed(*size, model, peak) for size in sizes for model in ("HyperSPN", "SPN")]
     large = {} if options.quick else {name: measured(**arguments) for name, arguments in LARGE.items()}
     if options.json:
-        machine = {"instruction_set": _kernel.instruction_set(), "threads": THREADS, "gflops": peak}
+        machine = {"instruction_set": kernel.instruction_set(), "threads": THREADS, "gflops": peak}
         print(json.dumps({"machine": machine, "speed": rows, "memory_of_large_models": large}, indent=1))
         return
-    print(f"{peak:.0f} GFLOP/s of float32 multiply-adds on {THREADS} threads ({_kernel.instruction_set()})")
+    print(f"{peak:.0f} GFLOP/s of float32 multiply-adds on {THREADS} threads ({kernel.instruction_set()})")
     table = Table(*rows[0])
     for row in rows:
         table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))

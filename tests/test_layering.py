@@ -12,8 +12,8 @@ PACKAGE = Path(hyperspn.__file__).parent
 LAYERS = [
     {"structures.region_graph"},
     {"structures.binary_trees"},
-    {"structures"},
-    {"sectors"},
+    {"structures", "compiled"},
+    {"sectors", "network"},
     {"weights", "leaves"},
     {"engines.layered", "engines.trees"},
     {"engines.native"},

@@ -273,12 +273,12 @@ def test_the_same_numbers_again_for_every_number_of_threads():
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_every_instruction_set(isa):
-    if isa not in native._kernel.instruction_sets():
+    if isa not in native.kernel.instruction_sets():
         pytest.skip(f"this machine has no {isa}")
     code = (
         "import torch, test_native as t\n"
-        "from hyperspn.engines.native import _kernel\n"
-        f"assert _kernel.instruction_set() == {isa!r}\n"
+        "from hyperspn.compiled import kernel\n"
+        f"assert kernel.instruction_set() == {isa!r}\n"
         "for dtype in (torch.float32, torch.float64):\n"
         "    for k in (3, 5, 12):\n"
         "        one, other = t.pair(t.STRUCTURES['random'], t.SPN, 'mixed', k, dtype)\n"
@@ -356,13 +356,13 @@ def test_the_choice_of_engine(monkeypatch):
 def test_without_the_kernel_one_message_comes_at_import():
     code = (
         "import sys, warnings\n"
-        "sys.modules['hyperspn.engines._kernel'] = None\n"
+        "sys.modules['hyperspn._kernel'] = None\n"
         "with warnings.catch_warnings(record=True) as caught:\n"
         "    warnings.simplefilter('always')\n"
         "    import hyperspn, torch\n"
         "    circuit = hyperspn.SPN(3)\n"
         "    circuit.log_prob(torch.zeros(1, 3))\n"
-        "print(len([w for w in caught if 'native engine' in str(w.message)]), circuit.engine)\n"
+        "print(len([w for w in caught if 'compiled kernel' in str(w.message)]), circuit.engine)\n"
         "try: hyperspn.SPN(3, engine='native')\n"
         "except ValueError as error: print(error)\n"
     )
@@ -391,8 +391,8 @@ def test_flows_are_expected_counts():
     """F = w dL/dw: each used sum node's flow adds up to how often it is used; the logits' gradient is F - w sum(F)."""
     reading, logits, codes = kernel_inputs()
     seed = torch.ones(4, codes.shape[1], dtype=torch.float64)
-    (flows,), _ = native._kernel.backward(reading.program, logits, codes, None, seed, flows=True)
-    (gradient,), _ = native._kernel.backward(reading.program, logits, codes, None, seed)
+    (flows,), _ = native.kernel.backward(reading.program, logits, codes, None, seed, flows=True)
+    (gradient,), _ = native.kernel.backward(reading.program, logits, codes, None, seed)
     roots = reading.trees.numbers[reading.trees.offsets[1:] - 1]
     np.testing.assert_allclose(flows[roots].sum((1, 2)), codes.shape[1])
     inner = reading.trees.numbers[(reading.trees.variables < 0) & (reading.trees.slots >= 0)]
@@ -403,7 +403,7 @@ def test_flows_are_expected_counts():
 
 def test_the_kernel_checks_what_it_is_given():
     reading, (logits,), codes = kernel_inputs()
-    forward, program = native._kernel.forward, reading.program
+    forward, program = native.kernel.forward, reading.program
     for arguments in (
         ([], codes),
         ([logits[:5].contiguous()], codes),

@@ -69,9 +69,10 @@ class Table:
     def to_csv(self, delimiter: str = ",") -> str:
         """The text of a CSV file with a header; missing values are empty cells."""
         text = io.StringIO()
-        writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-        writer.writerow(self.names)
-        writer.writerows(zip(*map(_objects, self.columns), strict=True))
+        rows = [self.names, *zip(*map(_objects, self.columns), strict=True)]
+        returns = any(isinstance(cell, str) and "\r" in cell for row in rows for cell in row)
+        options: dict[str, Any] = {"quoting": csv.QUOTE_ALL} if returns else {}
+        csv.writer(text, delimiter=delimiter, lineterminator="\n", **options).writerows(rows)
         return text.getvalue()
 
 

@@ -10,9 +10,8 @@ import torch
 
 from torch import Tensor, nn
 
+from .network import relu_network
 from .sectors import Sectors
-
-SECTORS_IN_CACHE = 8192
 
 Initialisation = Literal["uniform", "normal"]
 
@@ -72,9 +71,9 @@ class DirectWeights(WeightSource):
 class HyperWeights(WeightSource):
     """A small network maps an embedding of each sector to its weights: a HyperSPN.
 
-        weights(s) = head(net(embeddings[s]))
+        weights(s) = head relu(... relu(net_1 embeddings[s]))
 
-    One hidden network `net` serves all sectors; each sector kind has its own linear `head`.
+    The hidden layers `net` serve all sectors; each sector kind has its own linear layer in `heads`.
 
     Arguments:
         sectors: The sectors to write.
@@ -98,20 +97,17 @@ class HyperWeights(WeightSource):
         self.init = init
         self.first_rows = [sum(kind.count for kind in sectors.kinds[:index]) for index in range(len(sectors.kinds))]
         self.embeddings = nn.Parameter(initial(sectors.num_sectors, embedding_dim, init=init))
-        self.net = nn.Sequential()
-        for inputs, outputs in pairwise(widths):
-            self.net.extend([nn.Linear(inputs, outputs), nn.ReLU()])
+        self.net = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths))
         self.heads = nn.ModuleList(nn.Linear(widths[-1], kind.size) for kind in sectors.kinds)
 
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
         embeddings = _rows(self.embeddings[self.first_rows[kind] :], ids)
-        return torch.cat([self.heads[kind](self.net(block)) for block in embeddings.split(SECTORS_IN_CACHE)])
+        return relu_network([*self.net, self.heads[kind]], embeddings)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        network = [*self.net.parameters(), *self.heads.parameters()]
         return [
             {"name": "embeddings", "params": [self.embeddings], "lr": 5e-3},
-            {"name": "network", "params": network, "lr": 5e-3},
+            {"name": "network", "params": [*self.net.parameters(), *self.heads.parameters()], "lr": 5e-3},
         ]
 
     def config(self) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,21 +12,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
+from ..compiled import kernel
 from ..leaves import Categorical, Evidence, Leaves
 from ..sectors import Sectors
 from ..weights import WeightSource
 from .layered import VALUES_AT_ONCE, LayeredEngine
 from .trees import Chunk, Ids, Piece, Trees, integers
-
-try:
-    from . import _kernel  # type: ignore[attr-defined]
-except ImportError:
-    _kernel = None
-    warnings.warn(
-        "hyperspn is installed without its native engine, because no C++ compiler was found: "
-        "everything works, but circuits are evaluated by the slower layered engine",
-        stacklevel=2,
-    )
 
 WEIGHTS_AT_ONCE = 2**22
 
@@ -63,7 +52,7 @@ class NativeEngine(LayeredEngine):
     @staticmethod
     def obstacle(sectors: Sectors) -> str | None:
         """Why this engine cannot serve a circuit, if it cannot."""
-        if _kernel is None:
+        if kernel is None:
             return "an installation without the compiled kernel"
         if not sectors.structure.is_forest:
             return "a structure that is not a forest of trees"
@@ -72,7 +61,7 @@ class NativeEngine(LayeredEngine):
         return None
 
     def __repr__(self) -> str:
-        return f"native ({_kernel.instruction_set()})"
+        return f"native ({kernel.instruction_set()})"
 
     @property
     def rows_at_once(self) -> int:
@@ -154,10 +143,10 @@ class Reading:
         trees, coded = self.trees, self.coded.numpy()
         is_leaf = trees.variables >= 0
         rows = np.where(coded, np.cumsum(coded), np.cumsum(~coded)) - 1  # (variables,)
-        leaf_types = np.where(coded, _kernel.CATEGORICAL, _kernel.DENSE)
-        return _kernel.Program(
+        leaf_types = np.where(coded, kernel.CATEGORICAL, kernel.DENSE)
+        return kernel.Program(
             tree_ptr=trees.offsets,
-            type=integers(np.where(is_leaf, leaf_types[trees.variables], _kernel.INNER)),
+            type=integers(np.where(is_leaf, leaf_types[trees.variables], kernel.INNER)),
             variable=integers(np.where(is_leaf, rows[trees.variables], 0)),
             size=integers(np.where(is_leaf, self.widths.numpy()[trees.variables], 0)),
             kind=trees.kinds,
@@ -209,7 +198,7 @@ class Evaluation:
                 continue
             (chunk,) = piece.chunks
             logits = kept or self.logits(chunk, parameters)
-            found = _kernel.forward(
+            found = kernel.forward(
                 self.reading.program, _data(logits), self.codes, dense, _ends(piece.trees), self.threads, chunk.bases
             )
             values[piece.trees.start : piece.trees.stop] = torch.from_numpy(found)
@@ -226,7 +215,7 @@ class Evaluation:
             (chunk,) = piece.chunks
             logits = kept or self.logits(chunk, parameters)
             seeds = seed[piece.trees.start : piece.trees.stop]
-            found, dense_gradient = _kernel.backward(
+            found, dense_gradient = kernel.backward(
                 self.reading.program,
                 _data(logits),
                 self.codes,
@@ -287,7 +276,7 @@ class Walk:
         self.state: Any = None
         for chunk in piece.chunks:
             logits = _data(evaluation.logits(chunk, parameters))
-            self.state = self.state or _kernel.State(
+            self.state = self.state or kernel.State(
                 evaluation.reading.program,
                 piece.trees.start,
                 self.codes.shape[1],

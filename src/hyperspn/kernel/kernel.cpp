@@ -806,10 +806,83 @@ template <class Real> void finish(const Real* weights, const Real* gradient, Rea
   });
 }
 
+// ---- networks: rows are the vector dimension ----
+
+template <class Real> struct Network {
+  using K = Kernel<Real>;
+  using V = typename K::V;
+  static constexpr int vectors = network_vectors;
+  static constexpr int64_t block = int64_t(vectors) * K::lanes;
+
+  const Layers<Real>& layers;
+  std::vector<V*> values, gradients;  // per layer its inputs, and the outputs last: (width, block)
+  V* ones;
+
+  Network(const Layers<Real>& layers, Real* scratch) : layers(layers), ones((V*)scratch) {
+    V* next = ones + vectors;
+    for (auto* list : {&values, &gradients})
+      for (int width : layers.widths) list->push_back(next), next += int64_t(width) * vectors;
+    for (int v = 0; v < vectors; ++v) ones[v] = K::broadcast(1);
+  }
+
+  // (rows, width) from first on <-> (width, block)
+  static void read(const Real* in, int64_t first, int64_t last, int width, V* out) {
+    Real* to = (Real*)out;
+    for (int j = 0; j < width; ++j) {
+      for (int64_t r = first; r < last; ++r) to[j * block + r - first] = in[r * width + j];
+      for (int64_t r = last - first; r < block; ++r) to[j * block + r] = 0;
+    }
+  }
+  static void write(const V* in, int64_t first, int64_t last, int width, Real* out) {
+    const Real* from = (const Real*)in;
+    for (int64_t r = first; r < last; ++r)
+      for (int j = 0; j < width; ++j) out[r * width + j] = from[j * block + r - first];
+  }
+
+  void forward(const Real* in, int64_t first, int64_t last, int count) {
+    read(in, first, last, layers.widths[0], values[0]);
+    for (int l = 0; l < count; ++l) {
+      const int rows = layers.widths[l + 1], columns = layers.widths[l];
+      const V floor = l + 1 < layers.count ? V{} : K::broadcast(-INFINITY);
+      K::sum(layers.weights[l], columns, 1, values[l], rows, columns, values[l + 1], vectors);
+      for (int i = 0; i < rows; ++i) {
+        V* row = values[l + 1] + int64_t(i) * vectors;
+        for (int v = 0; v < vectors; ++v) row[v] = K::largest(row[v] + layers.biases[l][i], floor);
+      }
+    }
+  }
+
+  // The gradients of layer l's weights and biases; leaves that of its inputs in gradients[l].
+  void step_back(int l, Real* weights) {
+    const int rows = layers.widths[l + 1], columns = layers.widths[l];
+    K::outer(gradients[l + 1], values[l], rows, columns, vectors, weights);
+    K::outer(gradients[l + 1], ones, rows, 1, vectors, weights + int64_t(rows) * columns);
+    K::sum(layers.weights[l], 1, columns, gradients[l + 1], columns, rows, gradients[l], vectors);
+    if (l == 0) return;
+    for (int64_t t = 0; t < int64_t(columns) * vectors; ++t) gradients[l][t] = values[l][t] > 0 ? gradients[l][t] : V{};
+  }
+};
+
+template <class Real> void network_forward(const Layers<Real>& layers, const Real* in, int64_t first, int64_t last, Real* out, Real* scratch) {
+  Network<Real> network(layers, scratch);
+  network.forward(in, first, last, layers.count);
+  network.write(network.values.back(), first, last, layers.widths.back(), out);
+}
+
+template <class Real> void network_backward(const Layers<Real>& layers, const Real* in, const Real* gradient, int64_t first, int64_t last, Real* in_gradient, Real* parameters, Real* scratch) {
+  Network<Real> network(layers, scratch);
+  network.forward(in, first, last, layers.count - 1);
+  network.read(gradient, first, last, layers.widths.back(), network.gradients.back());
+  std::vector<Real*> starts{parameters};
+  for (int l = 0; l < layers.count; ++l) starts.push_back(starts.back() + int64_t(layers.widths[l + 1]) * (layers.widths[l] + 1));
+  for (int l = layers.count - 1; l >= 0; --l) network.step_back(l, starts[l]);
+  network.write(network.gradients[0], first, last, layers.widths[0], in_gradient);
+}
+
 }  // namespace
 
 template <class Real> constexpr Functions<Real> table() {
-  return {Kernel<Real>::lanes, vector_multiple, normalise<Real>, forward<Real>, values<Real>, seed<Real>, backward<Real>, finish<Real>};
+  return {Kernel<Real>::lanes, vector_multiple, normalise<Real>, forward<Real>, values<Real>, seed<Real>, backward<Real>, finish<Real>, network_forward<Real>, network_backward<Real>};
 }
 const Functions<float> float_functions = table<float>();
 const Functions<double> double_functions = table<double>();

@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "engine.hpp"
+#include "network.hpp"
 
 namespace nb = nanobind;
 
@@ -259,6 +260,57 @@ class Part {
   std::variant<std::unique_ptr<State<float>>, std::unique_ptr<State<double>>> state;
 };
 
+// Checks the arrays of a network: weights (out, in) and biases (out) of each layer, each layer's inputs the outputs of the one before.
+template <class Real> RowNetwork<Real> read_network(const Array& in, const std::vector<Array>& weights, const std::vector<Array>& biases) {
+  EXPECT(in.ndim() == 2, "rows with 2 dimensions", in.ndim());
+  EXPECT(!weights.empty() && weights.size() == biases.size(), "as many biases as weights (" + std::to_string(weights.size()) + "), and at least one", biases.size());
+  std::vector<int> widths{int(in.shape(1))};
+  std::vector<const Real*> matrices, vectors;
+  for (size_t l = 0; l < weights.size(); ++l) {
+    EXPECT(weights[l].ndim() == 2 && weights[l].shape(0) > 0, "weights with 2 dimensions", weights[l].ndim());
+    expect_shape(weights[l], {int64_t(weights[l].shape(0)), widths.back()}, "weights");
+    expect_shape(biases[l], {int64_t(weights[l].shape(0))}, "biases");
+    matrices.push_back(typed<Real>(weights[l], "weights")), vectors.push_back(typed<Real>(biases[l], "biases"));
+    widths.push_back(int(weights[l].shape(0)));
+  }
+  return {std::move(widths), std::move(matrices), std::move(vectors)};
+}
+
+nb::object network_forward(const Array& in, const std::vector<Array>& weights, const std::vector<Array>& biases, int threads) {
+  return with_dtype({in}, [&](auto zero) {
+    using Real = decltype(zero);
+    RowNetwork<Real> network = read_network<Real>(in, weights, biases);
+    const Real* rows = typed<Real>(in, "rows");
+    Real* out;
+    nb::object result = make_array<Real>({in.shape(0), weights.back().shape(0)}, false, &out);
+    nb::gil_scoped_release release;
+    network.forward(rows, in.shape(0), out, check_threads(threads));
+    return result;
+  });
+}
+
+nb::object network_backward(const Array& in, const std::vector<Array>& weights, const std::vector<Array>& biases, const Array& gradient, int threads) {
+  return with_dtype({in}, [&](auto zero) {
+    using Real = decltype(zero);
+    RowNetwork<Real> network = read_network<Real>(in, weights, biases);
+    expect_shape(gradient, {int64_t(in.shape(0)), int64_t(weights.back().shape(0))}, "gradient");
+    const Real *rows = typed<Real>(in, "rows"), *gradients = typed<Real>(gradient, "gradient");
+    Real* in_gradient;
+    nb::object result = make_array<Real>({in.shape(0), in.shape(1)}, false, &in_gradient);
+    nb::list weight_arrays, bias_arrays;
+    std::vector<Real*> weight_data(weights.size()), bias_data(weights.size());
+    for (size_t l = 0; l < weights.size(); ++l) {
+      weight_arrays.append(make_array<Real>({weights[l].shape(0), weights[l].shape(1)}, true, &weight_data[l]));
+      bias_arrays.append(make_array<Real>({biases[l].shape(0)}, true, &bias_data[l]));
+    }
+    {
+      nb::gil_scoped_release release;
+      network.backward(rows, gradients, in.shape(0), in_gradient, weight_data, bias_data, check_threads(threads));
+    }
+    return nb::object(nb::make_tuple(result, weight_arrays, bias_arrays));
+  });
+}
+
 Program* make_program(const Integers& tree_ptr, const Integers& type, const Integers& variable, const Integers& size, const Integers& kind, const Integers& sector, const Integers& child_ptr,
                       const Integers& children, const Integers& slot, int rows, int variables, int kinds, const std::optional<Integers>& dense_ptr) {
   Arrays arrays{copy(tree_ptr), copy(type), copy(variable), copy(size), copy(kind), copy(sector), copy(child_ptr), copy(children), copy(slot), {0}};
@@ -286,6 +338,8 @@ NB_MODULE(_kernel, m) {
       .def("backward", &Part::backward, "logits"_a, "codes"_a, "dense"_a.none(), "seed"_a, "first"_a, "last"_a, "flows"_a = false, "bases"_a = nb::none());
   m.def("forward", &forward, "program"_a, "logits"_a, "codes"_a, "dense"_a = nb::none(), "trees"_a = nb::none(), "threads"_a = 1, "bases"_a = nb::none());
   m.def("backward", &backward, "program"_a, "logits"_a, "codes"_a, "dense"_a.none(), "seed"_a, "trees"_a = nb::none(), "threads"_a = 1, "flows"_a = false, "bases"_a = nb::none());
+  m.def("network_forward", &network_forward, "rows"_a, "weights"_a, "biases"_a, "threads"_a = 1);
+  m.def("network_backward", &network_backward, "rows"_a, "weights"_a, "biases"_a, "gradient"_a, "threads"_a = 1);
   m.def("instruction_set", &instruction_set, "The instruction set in use.");
   m.def("instruction_sets", &supported, "The instruction sets of this machine, best first.");
   m.attr("CATEGORICAL") = int(CATEGORICAL);

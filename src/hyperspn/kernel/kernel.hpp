@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace hyperspn {
 
@@ -55,6 +56,13 @@ template <class Real> struct Block {
   Real* dense_gradient;     // like dense
 };
 
+// Linear layers with ReLU between them: layer l maps widths[l] to widths[l + 1] values.
+template <class Real> struct Layers {
+  int count;
+  std::vector<int> widths;
+  std::vector<const Real*> weights, biases;  // (widths[l + 1], widths[l]) and (widths[l + 1])
+};
+
 template <class Real> struct Functions {
   int lanes, vector_multiple;
   // softmax of the rows of logits (row stride given; `readable` numbers can be read from there on); returns the smallest weight, -1 for NaN or a row of -inf
@@ -65,7 +73,12 @@ template <class Real> struct Functions {
   void (*backward)(const Block<Real>&, int64_t first, int64_t last);
   // F = W (factor gradient) + flows (may be null); out = F, or F - W rowsum(F)
   void (*finish)(const Real* weights, const Real* gradient, Real factor, const double* flows, int rows, int columns, bool as_flows, Real* out, int64_t stride);
+  // rows [first, last), at most network_vectors vectors of them; parameters: the gradients of all weights and biases, layer by layer
+  void (*network_forward)(const Layers<Real>&, const Real* in, int64_t first, int64_t last, Real* out, Real* scratch);
+  void (*network_backward)(const Layers<Real>&, const Real* in, const Real* gradient, int64_t first, int64_t last, Real* in_gradient, Real* parameters, Real* scratch);
 };
+
+constexpr int network_vectors = 8;
 
 constexpr int weight_slack = 16;  // vectors of weights may be read beyond the last node's
 
