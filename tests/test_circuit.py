@@ -23,8 +23,10 @@ from hyperspn import SPN, Categorical, Gaussian, HyperSPN
 def test_save_and_load(tmp_path, name, weights, leaves):
     n = STRUCTURES[name].num_variables
     circuit = make(name, weights, leaves=mixed_families(n) if leaves == "mixed" else Categorical(2))
+    circuit.notes["names"] = ["größe", "colour"]
     circuit.save(tmp_path / "model.safetensors")
     again = hyperspn.load(tmp_path / "model.safetensors")
+    assert again.notes == circuit.notes
     x = circuit.sample(5)
     assert torch.equal(again.log_prob(x), circuit.log_prob(x))
     assert again.structure == circuit.structure
@@ -138,6 +140,7 @@ def put(*path_and_value):
         put("weights", "hidden", "ab"),
         put("weights", "init", "zero"),
         put("weights", 3),
+        put("notes", 3),
         lambda config: config.clear(),
     ],
 )

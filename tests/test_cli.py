@@ -1,7 +1,11 @@
+import csv
+import io
 import json
+import shlex
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import hyperspn
@@ -14,7 +18,7 @@ def run(monkeypatch, capsys):
     """Runs the command line in this process: (exit code, standard output, standard error)."""
 
     def run(arguments):
-        monkeypatch.setattr(sys, "argv", ["hyperspn", *arguments.split()])
+        monkeypatch.setattr(sys, "argv", ["hyperspn", *shlex.split(arguments)])
         with pytest.raises(SystemExit) as stop:
             main()
         return stop.value.code or 0, *capsys.readouterr()
@@ -60,6 +64,12 @@ def test_sizes_as_a_table(run):
         ("sizes --variables 9 --hidden 20;20", "like 20,20, found '20;20'"),
         ("sizes --variables 9 --categories 0", "categories"),
         ("sizes --variables 9 --colour", "No such option"),
+        ("train plnats --out x", "did you mean plants"),
+        ("train nothing.csv --out x", "found no file at nothing.csv"),
+        ("train digits", "Missing option '--out'"),
+        ("train digits --out x --model einet", "Invalid value for '--model'"),
+        ("evaluate nowhere", "found none at nowhere"),
+        ("query nowhere --of price", "found none at nowhere"),
     ],
 )
 def test_mistakes_are_one_line(run, arguments, message):
@@ -74,3 +84,113 @@ def test_help_and_version(run):
     assert run("--version") == (0, f"hyperspn {hyperspn.__version__}\n", "")
     assert "sizes" in run("")[1]
     assert "--layer-size" in run("sizes --help")[1]
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory):
+    """A table with names, strings, numbers and holes, and a model trained on it."""
+    folder = tmp_path_factory.mktemp("people")
+    generator = np.random.default_rng(0)
+    lines = ["colour,size,price,in stock"]
+    for _ in range(400):
+        red = generator.random() < 0.5
+        size = generator.integers(1, 4)
+        price = f"{(20 if red else 5) + size + generator.normal():.2f}" if generator.random() < 0.9 else ""
+        colour = ("red" if red else "blue") if generator.random() < 0.9 else "NA"
+        lines.append(f"{colour},{size},{price},{'yes' if generator.random() < 0.7 else 'no'}")
+    (folder / "people.csv").write_text("\n".join(lines) + "\n")
+    arguments = f"train {folder}/people.csv --out {folder}/run --replicas 4 --steps 150 --evaluate-every 50 --json"
+    done = subprocess.run(
+        [sys.executable, "-m", "hyperspn", *arguments.split()], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout)
+
+
+def test_train_and_evaluate_agree(run, people):
+    folder, trained = people
+    found = json.loads(run(f"evaluate {folder}/run --json")[1])
+    assert found["rows"] == 80
+    assert found["log_likelihood"] == pytest.approx(trained["test"], rel=1e-5)
+    valid = json.loads(run(f"evaluate {folder}/run --split valid --json")[1])
+    assert valid["rows"] == 40
+    whole = json.loads(run(f"evaluate {folder}/run --data {folder}/people.csv --json")[1])
+    assert whole["rows"] == 400
+
+
+def test_a_finished_run_is_not_trained_again(run, people):
+    folder, trained = people
+    code, output, _ = run(
+        f"train {folder}/people.csv --out {folder}/run --replicas 4 --steps 150 --evaluate-every 50 --json"
+    )
+    assert code == 0
+    assert json.loads(output)["test"] == pytest.approx(trained["test"])
+
+
+def test_queries_learn_what_is_in_the_table(run, people):
+    folder, _ = people
+    red = json.loads(run(f"query {folder}/run --given colour=red,size=2 --of price --json")[1])
+    blue = json.loads(run(f"query {folder}/run --given colour=blue,size=2 --of price --json")[1])
+    assert red["mean"] > blue["mean"] + 5
+    colour = json.loads(run(f"query {folder}/run --given price=24 --of colour --json")[1])["probabilities"]
+    assert colour["red"] > 0.7
+    assert sum(colour.values()) == pytest.approx(1)
+    assert "red" in run(f"query {folder}/run --of colour")[1]
+
+
+def test_samples_are_rows_of_the_same_kind(run, people, tmp_path):
+    folder, _ = people
+    code, output, _ = run(f"sample {folder}/run -n 7 --given colour=blue")
+    rows = list(csv.DictReader(io.StringIO(output)))
+    assert code == 0
+    assert len(rows) == 7
+    assert {row["colour"] for row in rows} == {"blue"}
+    assert {row["size"] for row in rows} <= {"1", "2", "3"}
+    run(f"sample {folder}/run -n 3 --out {tmp_path}/s.csv")
+    assert (tmp_path / "s.csv").read_text().count("\n") == 4
+
+
+def test_imputation_fills_the_holes_only(run, people, tmp_path):
+    folder, _ = people
+    (tmp_path / "holes.csv").write_text("colour,size,price,in stock,note\nred,,20.55,yes,a\n,2,,no,b\n")
+    code, output, _ = run(f"impute {folder}/run {tmp_path}/holes.csv")
+    first, second = csv.DictReader(io.StringIO(output))
+    assert code == 0
+    assert (first["colour"], first["price"], first["note"]) == ("red", "20.55", "a")
+    assert first["size"] in ("1", "2", "3")
+    assert second["colour"] in ("red", "blue")
+    assert 0 < float(second["price"]) < 40
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("query {run} --given color=red --of price", "did you mean colour"),
+        ("query {run} --given colour=green --of price", "expected one of 'blue', 'red' for column 'colour'"),
+        ("query {run} --given size=two --of price", "found 'two'"),
+        ("query {run} --given colour --of price", "expected evidence like"),
+        ("query {run} --of prize", "did you mean price"),
+        ("sample {run} -n 0", ">= 1"),
+        ("sample {run} --out s.xls", ".csv or .tsv"),
+        ("impute {run} nothing.csv", "found no file"),
+    ],
+)
+def test_mistakes_about_a_model_are_one_line(run, people, arguments, message):
+    code, _, error = run(arguments.replace("{run}", f"{people[0]}/run"))
+    assert code == 2
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_data_sets_by_name(run, tmp_path):
+    code, output, _ = run(
+        f"train digits --out {tmp_path}/d --model spn --replicas 3 --steps 60 --evaluate-every 20 --json"
+    )
+    assert code == 0
+    assert json.loads(output)["test"] > -40
+    listed = json.loads(run("datasets --json")[1])["datasets"]
+    assert {key: listed[[d["name"] for d in listed].index("plants")][key] for key in ("name", "variables")} == {
+        "name": "plants",
+        "variables": 69,
+    }
+    assert "digits" in run("datasets")[1]

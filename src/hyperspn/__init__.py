@@ -2,6 +2,7 @@
 
 from . import datasets, queries, structures, tables
 from .circuit import Circuit, load
+from .learning import fit
 from .leaves import Binomial, Categorical, Gaussian
 from .models import SPN, HyperSPN
 from .structures import RegionGraph
@@ -17,6 +18,7 @@ __all__ = [
     "HyperSPN",
     "RegionGraph",
     "datasets",
+    "fit",
     "load",
     "queries",
     "structures",

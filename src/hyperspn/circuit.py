@@ -43,6 +43,9 @@ class Circuit(nn.Module):
         weights: Who writes the weights of the sectors.
         engine: How it is evaluated: "native", "layered", or "auto" (see `engines.choose_engine`).
 
+    Attributes:
+        notes: Whatever should be saved with the circuit, as JSON can hold it: the names of columns, for example.
+
     Example:
         >>> from hyperspn import HyperSPN
         >>> circuit = HyperSPN(num_variables=4, replicas=2)
@@ -60,6 +63,7 @@ class Circuit(nn.Module):
         self.weights = weights
         self.mixture = nn.Parameter(initial(len(sectors.structure.roots), init=weights.init))
         self.engine = choose_engine(engine, sectors, leaves)
+        self.notes: dict[str, Any] = {}
 
     forward = queries.log_prob
     log_prob = queries.log_prob
@@ -117,6 +121,7 @@ class Circuit(nn.Module):
             "layer_size": self.sectors.layer_size,
             "leaves": families,
             "weights": {"name": type(self.weights).__name__, **self.weights.config()},
+            "notes": self.notes,
         }
         arrays = {f"structure.{name}": array for name, array in self.structure.arrays().items()}
         arrays["leaves.family_of"] = self.leaves.family_of.numpy()
@@ -173,6 +178,7 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], engine: str) ->
     if any(value.isnan().any() for value in tensors.values()):
         raise ValueError("expected numbers as parameters, found NaN")
     circuit.load_state_dict(tensors, assign=True)
+    circuit.notes = dict(config["notes"])
     return circuit
 
 

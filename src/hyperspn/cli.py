@@ -5,21 +5,46 @@ from __future__ import annotations
 import json
 import sys
 
-from typing import Annotated
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
 
+import numpy as np
 import torch
 import typer
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 
-from . import __version__
+from . import __version__, datasets, tables
+from .circuit import Circuit
+from .circuit import load as load_circuit
+from .learning import fit
 from .leaves import Categorical
+from .models import SPN, HyperSPN
 from .sectors import Sectors
 from .structures import binary_trees
+from .tables import Schema, Table
 from .weights import HyperWeights
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+class Model(str, Enum):
+    hyperspn = "hyperspn"
+    spn = "spn"
+
+
+class Split(str, Enum):
+    train = "train"
+    valid = "valid"
+    test = "test"
+
+
+Run = Annotated[Path, typer.Argument(help="The folder of a trained model, or its file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Seed = Annotated[int, typer.Option(help="Determines everything that is random.")]
+DataDir = Annotated[str | None, typer.Option(help="Folder of the benchmark data; else HYPERSPN_DATA.")]
 
 app = typer.Typer(
     help="Probabilistic circuits whose weights a small neural network writes.",
@@ -62,7 +87,7 @@ def sizes(
     embedding_dim: Annotated[int, typer.Option(help="Size of a sector's embedding.")] = 5,
     hidden: Annotated[str, typer.Option(help="Widths of the network's hidden layers, like 20,20.")] = "20,20",
     categories: Annotated[int, typer.Option(help="Categories of each variable.")] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Count the weights of an SPN, and the learnable parameters of the HyperSPN that writes them.
 
@@ -80,17 +105,211 @@ def sizes(
             "embeddings": generator.embeddings.numel(),
             "network": generator.num_parameters - generator.embeddings.numel(),
             "mixture": replicas,
-            "weights_per_parameter": round(sectors.num_weights / learnable, 2),
+            "weights_per_parameter": sectors.num_weights / learnable,
         },
     }
+    _report(
+        counts,
+        [
+            (model, name.replace("_", " "), number)
+            for model, entries in counts.items()
+            for name, number in entries.items()
+        ],
+        ("model", "count", "number"),
+        as_json,
+    )
+
+
+@app.command("datasets")
+def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
+    """List the data sets that are known by name, and whether they are at hand."""
+    listing = [row._asdict() for row in datasets.available(data_dir)]
+    _report({"datasets": listing}, [tuple(row.values()) for row in listing], tuple(listing[0]), as_json)
+
+
+@app.command()
+def train(
+    data: Annotated[str, typer.Argument(help="A data set's name or folder, or a table .csv, .tsv, .parquet, .npy.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the model; the same again resumes.")],
+    model: Annotated[Model, typer.Option(help="Who writes the weights.")] = Model.hyperspn,
+    layer_size: Annotated[int, typer.Option(help="Sum nodes per region k.")] = 5,
+    replicas: Annotated[int, typer.Option(help="Number of random trees r.")] = 50,
+    embedding_dim: Annotated[int, typer.Option(help="Size of a sector's embedding.")] = 5,
+    hidden: Annotated[str, typer.Option(help="Widths of the network's hidden layers.")] = "20,20",
+    steps: Annotated[int, typer.Option(help="Number of training steps.")] = 4000,
+    batch_size: Annotated[int, typer.Option(help="Rows per step.")] = 500,
+    evaluate_every: Annotated[int, typer.Option(help="Steps between evaluations.")] = 100,
+    patience: Annotated[int, typer.Option(help="Stop after so many evaluations without a better one.")] = 5,
+    weight_decay: Annotated[float, typer.Option(help="Strength of the L2 penalty.")] = 0.0,
+    drop: Annotated[list[str] | None, typer.Option(help="A column of the table to leave out.")] = None,
+    seed: Seed = 0,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Train a model on a data set, or on a table of your own.
+
+    Example: hyperspn train people.csv --out runs/people
+    """
+    splits = tables.load(data, seed, drop or (), data_dir)
+    options: dict[str, Any] = {"leaves": splits.schema.families(), "seed": seed}
+    if model is Model.hyperspn:
+        options |= {"embedding_dim": embedding_dim, "hidden": _integers(hidden)}
+    assemble = HyperSPN if model is Model.hyperspn else SPN
+    circuit = assemble(splits.train.shape[1], layer_size, replicas, **options)
+    circuit.notes = {"data": data, "seed": seed, "drop": drop or [], "schema": splits.schema.to_dict()}
+    if not as_json:
+        _show_columns(splits.schema)
+        print(circuit)
+    history = fit(
+        circuit,
+        splits.train,
+        splits.valid,
+        steps=steps,
+        batch_size=batch_size,
+        evaluate_every=evaluate_every,
+        patience=patience,
+        weight_decay=weight_decay,
+        seed=seed,
+        folder=out,
+        progress=not as_json,
+    )
+    found = {
+        "step": history.best_step,
+        "valid": _mean_log_prob(circuit, splits.schema, splits.valid),
+        "test": _mean_log_prob(circuit, splits.schema, splits.test),
+        "parameters": circuit.num_parameters,
+        "seconds": round(history.seconds, 1),
+    }
+    _report(found, list(found.items()), ("", str(out)), as_json)
+
+
+@app.command()
+def evaluate(
+    run: Run,
+    split: Annotated[Split, typer.Option(help="Which rows.")] = Split.test,
+    data: Annotated[str | None, typer.Option(help="Other data than the model was trained on.")] = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Print the mean log-likelihood of a split, in nats.
+
+    Example: hyperspn evaluate runs/people --split test
+    """
+    circuit, schema = _open(run)
+    notes = circuit.notes
+    if data is not None and Path(data).suffix.lower() in tables.READERS:
+        x = schema.encode(tables.read_table(data))
+    else:
+        x = getattr(tables.load(data or notes["data"], notes["seed"], notes["drop"], data_dir), split.value)
+    found = {"rows": len(x), "log_likelihood": _mean_log_prob(circuit, schema, x)}
+    _report(found, list(found.items()), ("", str(run)), as_json)
+
+
+@app.command()
+def sample(
+    run: Run,
+    n: Annotated[int, typer.Option("-n", help="Number of rows.")] = 10,
+    given: Annotated[str, typer.Option(help='What is known, like "colour=red,size=3".')] = "",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .tsv file; else print.")] = None,
+    seed: Seed = 0,
+) -> None:
+    """Draw rows from the model, with some values given if you like.
+
+    Example: hyperspn sample runs/people -n 100 --given colour=red --out sample.csv
+    """
+    circuit, schema = _open(run)
+    x = circuit.sample_given(schema.evidence(given), n=n, generator=torch.Generator().manual_seed(seed))[0]
+    _write(schema.decode(x.double().numpy()), out)
+
+
+@app.command()
+def query(
+    run: Run,
+    of: Annotated[str, typer.Option(help="The column to ask for.")],
+    given: Annotated[str, typer.Option(help='What is known, like "colour=red,size=3".')] = "",
+    as_json: Json = False,
+) -> None:
+    """Print the exact distribution of a column, given the values of others.
+
+    Example: hyperspn query runs/people --given "colour=red,size=3" --of price
+    """
+    circuit, schema = _open(run)
+    evidence = schema.evidence(given)
+    variable = schema.index(of)
+    column = schema.columns[variable]
+    found: dict[str, Any] = {"log_p_given": float(circuit.log_prob(evidence)[0] - schema.log_scale(evidence)[0])}
+    if column.is_continuous:
+        mean, variance = (float(moment[0, variable]) for moment in circuit.moments(evidence))
+        found |= {"mean": mean * column.std + column.mean, "std": variance**0.5 * column.std}
+        rows: list[tuple[Any, Any]] = list(found.items())[1:]
+    else:
+        probabilities = circuit.marginals(evidence)[0, variable, : len(column.categories)].tolist()
+        rows = sorted(zip(column.categories, probabilities, strict=True), key=lambda row: -row[1])
+        found["probabilities"] = {str(category): probability for category, probability in rows}
+    _report(found, rows, (of, f"given {given}" if given else "probability"), as_json)
+
+
+@app.command()
+def impute(
+    run: Run,
+    table: Annotated[Path, typer.Argument(help="A table with holes and the columns of the model.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .tsv file; else print.")] = None,
+) -> None:
+    """Fill the holes of a table, each with its best single guess; what is known stays as it is.
+
+    Example: hyperspn impute runs/people holes.csv --out filled.csv
+    """
+    circuit, schema = _open(run)
+    holes = tables.read_table(table)
+    _write(schema.fill(holes, circuit.impute(schema.encode(holes)).double().numpy()), out)
+
+
+def _open(run: Path) -> tuple[Circuit, Schema]:
+    """A trained model and its columns."""
+    circuit = load_circuit(run / "model.safetensors" if run.is_dir() else run).requires_grad_(False)
+    if "schema" not in circuit.notes:
+        raise ValueError(f"expected a model that `hyperspn train` wrote, found one without columns at {run}")
+    return circuit, Schema.from_dict(circuit.notes["schema"])
+
+
+def _mean_log_prob(circuit: Circuit, schema: Schema, x: np.ndarray) -> float:
+    """The mean log-likelihood of rows, in the units of the table."""
+    with torch.no_grad():
+        log_prob = circuit.log_prob(x).double().numpy()
+    return float((log_prob - schema.log_scale(x)).mean())
+
+
+def _write(table: Table, path: Path | None) -> None:
+    if path is None:
+        print(table.to_csv(), end="")
+    else:
+        tables.write_table(table, path)
+
+
+def _show_columns(schema: Schema) -> None:
+    kinds: dict[str, list[str]] = {}
+    for column in schema.columns:
+        kinds.setdefault(column.kind, []).append(column.name)
+    for kind, names in kinds.items():
+        listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        print(f"{len(names)} {kind}: {listed}")
+
+
+def _report(found: dict[str, Any], rows: list[Any], header: tuple[str, ...], as_json: bool) -> None:
+    """Prints JSON, or a table."""
     if as_json:
-        print(json.dumps(counts))
+        print(json.dumps(found))
         return
-    table = Table("model", "count", "number")
-    for model, entries in counts.items():
-        for name, number in entries.items():
-            table.add_row(model, name.replace("_", " "), f"{number:,}")
+    table = RichTable(*header)
+    for name, *cells in rows:
+        table.add_row(str(name), *(_formatted(cell) for cell in cells))
     Console().print(table)
+
+
+def _formatted(cell: Any) -> str:
+    if isinstance(cell, float):
+        return f"{cell:,.4f}"
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 
 def _integers(text: str) -> tuple[int, ...]:

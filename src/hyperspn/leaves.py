@@ -222,11 +222,9 @@ class Leaves(nn.Module):
         super().__init__()
         self.families = tuple(families)
         self.distinct = tuple(dict.fromkeys(self.families))
-        self.width = max(family.width for family in self.distinct)
         numbers = {family: index for index, family in enumerate(self.distinct)}
         self.family_of = torch.tensor([numbers[family] for family in self.families], device="cpu")
         self.variables = [(self.family_of == index).nonzero()[:, 0] for index in range(len(self.distinct))]
-        self.places = torch.cat(self.variables).argsort()  # (variables,)
         self.raw = nn.ParameterList(
             nn.Parameter(torch.randn(len(own), family.width, family.num_parameters), family.num_parameters > 0)
             for family, own in zip(self.distinct, self.variables, strict=True)
@@ -264,39 +262,45 @@ class Leaves(nn.Module):
         return Evidence(values.to(self.raw[0].dtype), holes)
 
     def _check_support(self, values: Tensor) -> None:
-        misfits = self._ordered([family.misfits(self._own(values, own)) for family, own, _ in self._groups()])
+        found = [family.misfits(self._own(values, own)) for family, own, _ in self._groups()]
+        misfits = _ordered(found, self.variables)
         if misfits.any():
             row, column = misfits.nonzero()[0].tolist()
-            expected, found = self.families[column].support(), values[row, column].item()
-            raise ValueError(f"expected {expected} in column {column}, found {found:g} in row {row}")
+            expected, value = self.families[column].support(), values[row, column].item()
+            raise ValueError(f"expected {expected} in column {column}, found {value:g} in row {row}")
 
-    def log_prob(self, evidence: Evidence, modes: bool = False) -> Tensor:
-        """The log-density of each variable under each of its distributions, (batch, variables, l).
+    def log_prob(self, evidence: Evidence, modes: bool = False, categorical: bool = True) -> Tensor:
+        """The log-density of each variable under each of its distributions, (batch, variables, l), padded with -inf.
 
         A missing value is integrated out, log 1 = 0, or stands at each distribution's own mode if `modes`.
-        Padded with -inf.
+        Without `categorical` variables where only the others are wanted.
         """
+        groups = [group for group in self._groups() if categorical or not isinstance(group[0], Categorical)]
+        width = max(family.width for family, _, _ in groups)
         columns = []
-        for family, own, raw in self._groups():
+        for family, own, raw in groups:
             known = family.log_prob(raw, self._own(evidence.values, own))  # (batch, own, width)
             unknown = known.new_zeros(())
             if modes:
                 unknown = family.log_prob(raw, family.modes(raw).T).diagonal(dim1=0, dim2=2)  # (own, width)
             filled = torch.where(self._own(evidence.missing, own)[..., None], unknown, known)
-            columns.append(functional.pad(filled, (0, self.width - family.width), value=-torch.inf))
-        return self._ordered(columns)
+            columns.append(functional.pad(filled, (0, width - family.width), value=-torch.inf))
+        return _ordered(columns, [own for _, own, _ in groups])
 
     def sample(self, members: Tensor, generator: Generator | None = None) -> Tensor:
         """Draws each variable from the chosen one of its distributions, (batch, variables)."""
-        return self._ordered([f.sample(raw, members[:, own], generator) for f, own, raw in self._groups()])
+        drawn = [family.sample(raw, members[:, own], generator) for family, own, raw in self._groups()]
+        return _ordered(drawn, self.variables)
 
     def modes(self, members: Tensor) -> Tensor:
         """The most probable value of the chosen distributions, (batch, variables)."""
-        return self._ordered([_chosen(f.modes(raw), members[:, own]) for f, own, raw in self._groups()])
+        modes = [_chosen(family.modes(raw), members[:, own]) for family, own, raw in self._groups()]
+        return _ordered(modes, self.variables)
 
     def guess(self, posterior: Tensor) -> Tensor:
         """The best single value under each variable's mixture, (batch, variables, l) -> (batch, variables)."""
-        return self._ordered([f.guess(raw, posterior[:, own, : f.width]) for f, own, raw in self._groups()])
+        guesses = [family.guess(raw, posterior[:, own, : family.width]) for family, own, raw in self._groups()]
+        return _ordered(guesses, self.variables)
 
     def moments(self, posterior: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each variable's mixture, (batch, variables, l) -> two of (batch, variables)."""
@@ -306,7 +310,7 @@ class Leaves(nn.Module):
             mean, variance = family.moments(raw)
             means.append((weights * mean).sum(-1))
             variances.append((weights * (variance + (mean - means[-1][..., None]).square())).sum(-1))
-        return self._ordered(means), self._ordered(variances)
+        return _ordered(means, self.variables), _ordered(variances, self.variables)
 
     def _groups(self) -> Iterator[tuple[LeafFamily, Tensor, Tensor]]:
         """Each distinct family with its variables and their parameters."""
@@ -316,12 +320,6 @@ class Leaves(nn.Module):
     def _own(self, table: Tensor, variables: Tensor) -> Tensor:
         """The columns of one family."""
         return table if len(self.distinct) == 1 else table[:, variables]
-
-    def _ordered(self, columns: list[Tensor]) -> Tensor:
-        """Puts the families' columns back into the order of the variables."""
-        if len(columns) == 1:
-            return columns[0]
-        return torch.cat(columns, 1).index_select(1, self.places.to(columns[0].device))
 
 
 def as_tensor(x: Tensor | np.ndarray, name: str) -> Tensor:
@@ -333,6 +331,13 @@ def as_tensor(x: Tensor | np.ndarray, name: str) -> Tensor:
         return x.long() if x.dtype in (torch.uint16, torch.uint32, torch.uint64) else x
     found = x.dtype if isinstance(x, (Tensor, np.ndarray)) else type(x).__name__
     raise ValueError(f"expected {name} to be a tensor or array of bool, integer or float, found {found}")
+
+
+def _ordered(columns: list[Tensor], variables: list[Tensor]) -> Tensor:
+    """Puts the columns of several families into the order of their variables."""
+    if len(columns) == 1:
+        return columns[0]
+    return torch.cat(columns, 1).index_select(1, torch.cat(variables).argsort().to(columns[0].device))
 
 
 def _chosen(values: Tensor, members: Tensor) -> Tensor:

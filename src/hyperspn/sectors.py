@@ -80,41 +80,39 @@ class Sectors:
             raise ValueError(f"expected layer_size >= 1, found {layer_size}")
         self.structure = structure
         self.layer_size = layer_size
-        block_counts = np.maximum(structure.partition_counts, 1)
-        region_rows = np.full(structure.num_regions, layer_size)
-        region_rows[structure.roots] = 1
-        region_columns = np.full(structure.num_regions, layer_size)
-        region_columns[structure.leaf_regions] = _region_widths(structure, np.asarray(leaf_widths))
+        rows = np.full(structure.num_regions, layer_size)
+        rows[structure.roots] = 1
+        columns = np.full(structure.num_regions, layer_size)
+        columns[structure.leaf_regions] = _region_widths(structure, np.asarray(leaf_widths))
+        sector_counts = np.maximum(structure.partition_counts, 1)  # of each region
+        self.num_used_weights = int((sector_counts * rows * columns).sum()) + len(structure.roots)
 
-        widths = [layer_size, *np.unique(region_columns[region_columns > layer_size]).tolist()]
-        region_kinds = np.searchsorted(widths, np.maximum(region_columns, layer_size))
-        block_kinds = np.repeat(region_kinds, block_counts)  # (blocks,)
-        sector_ids = np.empty_like(block_kinds)
-        counts = []
-        for kind in range(len(widths)):
-            members = block_kinds == kind
-            counts.append(int(members.sum()))
-            sector_ids[members] = np.arange(counts[-1])
+        widths = [layer_size, *np.unique(columns[columns > layer_size]).tolist()]
+        region_kinds = np.searchsorted(widths, np.maximum(columns, layer_size))
+        ids, counts = _numbered(np.repeat(region_kinds, sector_counts), len(widths))
         counts[0] += structure.spare_sectors
-
         self.kinds = tuple(SectorKind(layer_size, width, count) for width, count in zip(widths, counts, strict=True))
-        self.num_used_weights = int((block_counts * region_rows * region_columns).sum()) + len(structure.roots)
+
         self.layers: list[SumLayer] = []
         self.layer_of = torch.empty(structure.num_regions, dtype=torch.int64, device="cpu")
         self.slot_of = torch.empty(structure.num_regions, dtype=torch.int64, device="cpu")
-        shapes = np.stack([structure.heights, structure.partition_counts, region_rows, region_columns], 1)
-        shapes, memberships = np.unique(shapes, axis=0, return_inverse=True)
-        first_blocks = np.cumsum(block_counts) - block_counts
-        for index, (_, partitions, rows, columns) in enumerate(shapes.tolist()):
-            regions = np.flatnonzero(memberships.ravel() == index)  # (U,)
-            blocks = first_blocks[regions, None] + np.arange(max(partitions, 1))  # (U, P)
-            kind = int(region_kinds[regions[0]])
-            sectors = torch.from_numpy(sector_ids[blocks])
-            factors, offsets = _factors(structure, regions)
-            self.layer_of[regions] = index
+        first_sectors = np.cumsum(sector_counts) - sector_counts
+        for regions in _alike(structure.heights, structure.partition_counts, rows, columns):
+            first = regions[0]
+            kind = int(region_kinds[first])
+            own = ids[first_sectors[regions, None] + np.arange(sector_counts[first])]  # (U, P)
+            self.layer_of[regions] = len(self.layers)
             self.slot_of[regions] = torch.arange(len(regions), device="cpu")
             self.layers.append(
-                SumLayer(sectors, factors, offsets, self.kinds[kind], kind, rows, columns, is_leaf=partitions == 0)
+                SumLayer(
+                    torch.from_numpy(own),
+                    *_factors(structure, regions),
+                    self.kinds[kind],
+                    kind,
+                    int(rows[first]),
+                    int(columns[first]),
+                    is_leaf=bool(structure.partition_counts[first] == 0),
+                )
             )
 
     @property
@@ -133,6 +131,21 @@ def ragged_gather(offsets: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
     owners = torch.arange(len(items), device=items.device).repeat_interleave(counts)
     firsts = offsets[items] - (counts.cumsum(0) - counts)
     return firsts[owners] + torch.arange(len(owners), device=items.device), owners
+
+
+def _numbered(kinds: np.ndarray, num_kinds: int) -> tuple[np.ndarray, list[int]]:
+    """The number of each sector among those of its kind, and how many there are of each."""
+    ids = np.empty_like(kinds)
+    counts = np.bincount(kinds, minlength=num_kinds).tolist()
+    for kind, count in enumerate(counts):
+        ids[kinds == kind] = np.arange(count)
+    return ids, counts
+
+
+def _alike(*properties: np.ndarray) -> list[np.ndarray]:
+    """Groups regions that agree in all properties, in the order of these."""
+    shapes, groups = np.unique(np.stack(properties, 1), axis=0, return_inverse=True)
+    return [np.flatnonzero(groups.ravel() == index) for index in range(len(shapes))]
 
 
 def _factors(structure: RegionGraph, regions: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -14,12 +14,13 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from math import isfinite, isnan, log, nan
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from numpy.typing import NDArray
 
+from . import datasets
 from .datasets import did_you_mean
 from .leaves import Categorical, Gaussian, LeafFamily
 
@@ -178,6 +179,11 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
+    def index(self, name: str) -> int:
+        """The number of a column."""
+        _check_known(name, self.names)
+        return self.names.index(name)
+
     def encode(self, table: Table) -> NDArray[np.float64]:
         """The table as codes and standardised numbers, (rows, variables), NaN where missing.
 
@@ -230,8 +236,7 @@ class Schema:
             name, equals, value = (piece.strip() for piece in part.partition("="))
             if not equals:
                 raise ValueError(f"expected evidence like colour=red,size=3, found {part!r}")
-            _check_known(name, self.names)
-            variable = self.names.index(name)
+            variable = self.index(name)
             column = self.columns[variable]
             if not np.isnan(x[0, variable]):
                 raise ValueError(f"expected one value of column {name!r}, found two")
@@ -316,6 +321,37 @@ def recognise(table: Table, train: NDArray[np.integer] | None = None) -> Schema:
     """
     rows = np.arange(len(table)) if train is None else train
     return Schema(tuple(_recognise(*named, rows) for named in zip(table.names, table.columns, strict=True)))
+
+
+class Splits(NamedTuple):
+    """A data set as a circuit sees it: three arrays, each (rows, variables), and what their columns mean."""
+
+    schema: Schema
+    train: np.ndarray
+    valid: np.ndarray
+    test: np.ndarray
+
+
+def load(source: str, seed: int = 0, drop: Sequence[str] = (), data_dir: str | None = None) -> Splits:
+    """Reads a table of the user's own, and splits it by the seed; or a data set by its name or folder.
+
+    Arguments:
+        source: A file .csv, .tsv, .parquet or .npy, or whatever `datasets.load` takes.
+        seed: Determines the split of a table, or the data of a built-in set.
+        drop: Columns of a table to leave out.
+        data_dir: Where to look for data sets.
+    """
+    if Path(source).suffix.lower() in READERS:
+        table = read_table(source).drop(drop)
+        parts = split(len(table), seed)
+        schema = recognise(table, parts[0])
+        x = schema.encode(table)
+        return Splits(schema, *(x[rows] for rows in parts))
+    if drop:
+        raise ValueError(f"expected a table to drop columns from, found the data set {source!r}")
+    data = datasets.load(source, seed, data_dir)
+    schema = Schema(tuple(Column(str(i), "binary", (0, 1)) for i in range(data.train.shape[1])))
+    return Splits(schema, *data)
 
 
 def split(rows: int, seed: int = 0, shares: Sequence[float] = (0.7, 0.1, 0.2)) -> list[NDArray[np.intp]]:

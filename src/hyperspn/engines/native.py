@@ -71,7 +71,7 @@ class NativeEngine(LayeredEngine):
         if not self._serves(evidence.values):
             return super().log_values(evidence, leaves, weights)
         codes = self.codes.codes(evidence)
-        dense = None if self.codes.coded.all() else leaves.log_prob(evidence)
+        dense = None if self.codes.coded.all() else leaves.log_prob(evidence, categorical=False)
         return self._evaluate(self.codes, codes, dense, weights, dict(weights.named_parameters()))
 
     def log_values_of(self, leaf_log_probs: Tensor, weights: WeightSource) -> Tensor:
@@ -132,8 +132,8 @@ class Reading:
         return codes.T[self.coded].contiguous()
 
     def scaled(self, leaf_log_probs: Tensor) -> tuple[Tensor, Tensor]:
-        """Divides each variable's likelihoods by their largest: (batch, variables, l) -> (rows, batch), (batch,)."""
-        dense = leaf_log_probs.permute(1, 2, 0)[~self.coded]  # (dense variables, l, batch)
+        """Divides each variable's likelihoods by their largest: (batch, dense variables, l) -> (rows, batch), (batch,)."""
+        dense = leaf_log_probs.permute(1, 2, 0)  # (dense variables, l, batch)
         largest = dense.detach().amax(1)  # (dense variables, batch)
         largest = largest.masked_fill(largest == -torch.inf, 0)
         used = torch.arange(dense.shape[1]) < self.widths[~self.coded, None]  # (dense variables, l)
