@@ -2,6 +2,7 @@
 
 import copy
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -434,3 +435,32 @@ def test_a_damaged_program_is_refused_or_harmless(name, place, number):
     setattr(reading.trees, name, array)
     with suppress(ValueError, IndexError):
         circuit.log_prob(torch.zeros(3, 11))
+
+
+def test_data_parallel_training(tmp_path):
+    """Two processes, each with half of a batch, get the mean of the halves' gradients (DDP)."""
+    code = (
+        "import sys, torch, test_native as t\n"
+        "rank, path = int(sys.argv[1]), sys.argv[2]\n"
+        "torch.set_num_threads(1)\n"
+        "torch.distributed.init_process_group('gloo', f'file://{path}/store', rank=rank, world_size=2)\n"
+        "circuit, _ = t.pair(t.STRUCTURES['balanced'], t.HyperSPN, 'mixed')\n"
+        "x = t.rows_of(circuit, count=40)\n"
+        "parallel = torch.nn.parallel.DistributedDataParallel(circuit)\n"
+        "parallel(x[rank::2]).sum().backward()\n"
+        "found = [p.grad.clone() for p in circuit.parameters() if p.requires_grad]\n"
+        "circuit.zero_grad()\n"
+        "circuit(x).sum().backward()\n"
+        "expected = [p.grad / 2 for p in circuit.parameters() if p.requires_grad]\n"
+        "torch.testing.assert_close(found, expected)\n"
+        "torch.distributed.destroy_process_group()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "GLOO_SOCKET_IFNAME": "lo"}
+    command = [sys.executable, "-c", code]
+    processes = [
+        subprocess.Popen([*command, str(rank), str(tmp_path)], env=environment, stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors

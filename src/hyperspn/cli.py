@@ -59,7 +59,7 @@ def main() -> None:
         sys.exit(app(standalone_mode=False))
     except UsageError as error:
         message = error.format_message()  # type: ignore[attr-defined]
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, FloatingPointError) as error:
         message = str(error)
     except (KeyboardInterrupt, typer.Abort):
         print("hyperspn: interrupted", file=sys.stderr)

@@ -1,0 +1,91 @@
+"""Regularisers that act on the weights of a circuit while it learns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from torch import Tensor
+
+from ..circuit import Circuit
+from ..sectors import Sectors
+from ..weights import WeightSource
+
+GOLDEN, FACTORS = -0x61C8864680B583EB, ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15))
+
+
+class Dropout(WeightSource):
+    """Probabilistic dropout: each edge of a sum node is dropped with probability `rate`, anew at every step.
+
+        logit(s, o, j) = -inf if u(s, o, j) < rate and u(s, o, j) < max_j' u(s, o, j')
+
+    The numbers u in [0, 1) are a function of seed, step, kind and sector, so that a sector that is asked for again
+    gets the same answer; the largest in the used part of each row stays.
+
+    Arguments:
+        weights: The source that writes the weights.
+        sectors: The sectors that it writes.
+        rate: The probability of an edge to be dropped.
+        seed: What the numbers are drawn by, with `step`.
+        leaves: Whether the sums over leaf distributions lose edges too. Where these are categories, rows may then
+            have probability zero.
+    """
+
+    def __init__(
+        self, weights: WeightSource, sectors: Sectors, rate: float, seed: int = 0, leaves: bool = False
+    ) -> None:
+        super().__init__()
+        if not 0 <= rate < 1:
+            raise ValueError(f"expected a dropout rate >= 0 and < 1, found {rate}")
+        self.source = weights
+        self.kinds = sectors.kinds
+        self.seed = seed
+        self.step = 0
+        self.rates = [torch.full((kind.count,), rate, dtype=torch.float32, device="cpu") for kind in sectors.kinds]
+        self.used_columns = [torch.full((kind.count,), kind.columns, device="cpu") for kind in sectors.kinds]
+        for layer in sectors.layers:
+            self.used_columns[layer.kind_index][layer.sectors] = layer.columns
+            if layer.is_leaf and not leaves:
+                self.rates[layer.kind_index][layer.sectors] = 0
+
+    def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
+        logits = self.source(kind, ids)
+        return logits.masked_fill(~self.kept(kind, ids).to(logits.device).flatten(1), -torch.inf)
+
+    def kept(self, kind: int, ids: Tensor | slice) -> Tensor:
+        """Which edges of these sectors stay at this step, (ids, rows, columns)."""
+        rows, columns, count = self.kinds[kind].rows, self.kinds[kind].columns, self.kinds[kind].count
+        ids = torch.arange(count)[ids] if isinstance(ids, slice) else ids.cpu()
+        key = np.random.SeedSequence((self.seed, self.step, kind + 1)).generate_state(1, np.uint64).view(np.int64)[0]
+        draws = _uniform(int(key), ids[:, None] * (rows * columns) + torch.arange(rows * columns))
+        draws = draws.view(-1, rows, columns)
+        used = torch.arange(columns) < self.used_columns[kind][ids, None, None]  # (ids, 1, columns)
+        largest = draws.masked_fill(~used, -1).amax(-1, keepdim=True)  # (ids, rows, 1)
+        return draws >= largest.minimum(self.rates[kind][ids, None, None])
+
+
+@contextmanager
+def written_by(circuit: Circuit, weights: WeightSource) -> Iterator[None]:
+    """Evaluates the circuit with another weight source for a while."""
+    own = circuit.weights
+    circuit.weights = weights
+    try:
+        yield
+    finally:
+        circuit.weights = own
+
+
+def _uniform(key: int, counters: Tensor) -> Tensor:
+    """Random numbers in [0, 1), one for each counter: the top bits of splitmix64."""
+    bits = counters * GOLDEN + key
+    for shift, factor in FACTORS:
+        bits = (bits ^ _shifted(bits, shift)) * factor
+    return _shifted(bits ^ _shifted(bits, 31), 40).float() / 2**24
+
+
+def _shifted(bits: Tensor, places: int) -> Tensor:
+    """A shift to the right that brings in zeros."""
+    return (bits >> places) & ((1 << (64 - places)) - 1)

@@ -1,0 +1,248 @@
+"""Training: Adam on the log-likelihood of random batches, in one loop that can be stopped and resumed at any moment."""
+
+from __future__ import annotations
+
+import os
+
+from math import isfinite
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ..circuit import Circuit
+from ..leaves import as_tensor
+from ..weights import WeightSource
+from .checkpoint import Evaluation, Folder, circuit_digest, copied, table_digest
+from .regularizers import Dropout, written_by
+
+EVALUATED_ROWS = 5000
+
+Table = Tensor | np.ndarray
+
+
+class History(NamedTuple):
+    """The course of a run: mean log-likelihoods by step, and where the best validation value was.
+
+    Without validation rows, `valid` is empty, `best_valid` None, and `best_step` the last one.
+    """
+
+    steps: list[int]
+    train: list[float]
+    valid: list[float]
+    best_step: int
+    best_valid: float | None
+    seconds: float
+    stopped_early: bool
+
+
+def fit(
+    circuit: Circuit,
+    train: Table,
+    valid: Table | None = None,
+    *,
+    steps: int = 4000,
+    batch_size: int = 500,
+    evaluate_every: int = 200,
+    patience: int | None = None,
+    weight_decay: float = 0.0,
+    learning_rate: float | None = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+) -> History:
+    """Learns the parameters of a circuit by Adam, and leaves it with the best ones on the validation rows.
+
+        minimise  -sum_{x in batch} log p(x),   with the gradient of weight_decay / 2 |parameters|^2 added
+
+    Missing values (NaN) are integrated out. With a `folder`, the run is written there at every evaluation:
+    ``log.jsonl``, ``checkpoint.pt``, and in the end ``model.safetensors``. The same call goes on where the last one
+    stopped, whatever stopped it, and ends with the same numbers as if nothing had.
+
+    Arguments:
+        circuit: The circuit, which is changed.
+        train: The rows to learn, (rows, variables).
+        valid: The rows by which the best step is chosen; without them it is the last one.
+        steps: The number of steps.
+        batch_size: The number of rows in a batch: drawn without replacement, anew at each step.
+        evaluate_every: The number of steps between evaluations.
+        patience: After how many evaluations without a better validation value to stop; None for never.
+        weight_decay: The strength of the L2 penalty on all parameters.
+        learning_rate: One learning rate for all parameters, in place of the circuit's own (`parameter_groups`).
+        dropout: The probability of an edge of a sum to be dropped at a step (see `Dropout`).
+        seed: Determines batches and dropout.
+        folder: Where to keep the run, if anywhere.
+        progress: Whether to show a progress bar.
+
+    Example:
+        >>> from hyperspn import HyperSPN
+        >>> rows = np.random.default_rng(0).integers(0, 2, (100, 1)).repeat(4, axis=1)
+        >>> history = fit(HyperSPN(4, replicas=2), rows, steps=50, evaluate_every=25, progress=False)
+        >>> history.steps, history.train[-1] > history.train[0]
+        ([0, 25, 50], True)
+    """
+    settings: dict[str, Any] = {
+        "steps": _whole("steps", steps, least=1),
+        "batch_size": _whole("batch_size", batch_size, least=1),
+        "evaluate_every": _whole("evaluate_every", evaluate_every, least=1),
+        "patience": None if patience is None else _whole("patience", patience, least=1),
+        "weight_decay": _number("weight_decay", weight_decay),
+        "learning_rate": None if learning_rate is None else _number("learning_rate", learning_rate),
+        "dropout": _number("dropout", dropout),
+        "seed": _whole("seed", seed, least=0),
+    }
+    if patience is not None and valid is None:
+        raise ValueError("expected validation rows for early stopping, found patience without them")
+    rows = _checked(circuit, train, "train")
+    held_out = None if valid is None else _checked(circuit, valid, "valid")
+    shown = rows[batch_rows(len(rows), EVALUATED_ROWS, seed, step=0)]
+    weights = Dropout(circuit.weights, circuit.sectors, dropout, seed) if dropout else circuit.weights
+    optimizer = _adam(circuit, weight_decay, learning_rate)
+    run = None if folder is None else Folder(folder, {**settings, **_digests(circuit, rows, held_out)})
+    evaluations, best = run.resume(circuit, optimizer) if run else ([], copied(circuit))
+
+    step, seconds = (evaluations[-1]["step"], evaluations[-1]["seconds"]) if evaluations else (-1, 0.0)
+    start = perf_counter() - seconds
+    try:
+        with _bar(progress) as bar:
+            task = bar.add_task(_summary(evaluations), total=steps, completed=max(step, 0))
+            while not _is_over(evaluations, steps, patience):
+                step += 1
+                if step > 0:
+                    batch = rows[batch_rows(len(rows), batch_size, seed, step)]
+                    _learn(circuit, weights, optimizer, batch, step)
+                if step % evaluate_every == 0 or step == steps:
+                    means = {"train": _mean(circuit, shown, step), "valid": _mean(circuit, held_out, step)}
+                    evaluations.append({"step": step, **means, "seconds": perf_counter() - start})
+                    if evaluations[-1] is _best(evaluations):
+                        best = copied(circuit)
+                    if run:
+                        run.keep(circuit, optimizer, evaluations, best)
+                bar.update(task, completed=step, description=_summary(evaluations))
+    finally:
+        circuit.load_state_dict(best)
+    if run:
+        run.finish(circuit)
+    return _history(evaluations, steps)
+
+
+def batch_rows(rows: int, batch_size: int, seed: int, step: int) -> Tensor:
+    """The rows of the batch of one step: different ones, drawn by seed and step alone."""
+    generator = np.random.default_rng((seed, step))
+    return torch.from_numpy(generator.choice(rows, min(batch_size, rows), replace=False, shuffle=False))
+
+
+def _learn(circuit: Circuit, weights: WeightSource, optimizer: Optimizer, batch: Tensor, step: int) -> None:
+    """One step of the optimiser."""
+    optimizer.zero_grad()
+    with written_by(circuit, weights):
+        if isinstance(weights, Dropout):
+            weights.step = step
+        loss = -_log_prob(circuit, batch, step).sum()
+        loss.backward()
+    optimizer.step()
+
+
+@torch.no_grad()
+def _mean(circuit: Circuit, table: Tensor | None, step: int) -> float | None:
+    """The mean log-likelihood of a table, if there is one."""
+    if not all(parameter.isfinite().all() for parameter in circuit.parameters()):
+        raise FloatingPointError(_not_finite("parameters that are not", step))
+    return None if table is None else _log_prob(circuit, table, step).double().mean().item()
+
+
+def _log_prob(circuit: Circuit, table: Tensor, step: int) -> Tensor:
+    """log p of rows that were checked before, (rows,): finite, or else the run cannot go on."""
+    try:
+        log_p = circuit.log_prob(table)
+    except ValueError as error:
+        raise FloatingPointError(_not_finite("weights that are not", step)) from error
+    if not log_p.isfinite().all():
+        raise FloatingPointError(_not_finite(f"a mean log-likelihood of {log_p.mean():g}", step))
+    return log_p
+
+
+def _not_finite(what: str, step: int) -> str:
+    return f"expected finite numbers, found {what} at step {step}: try a smaller learning rate, in another folder"
+
+
+def _adam(circuit: Circuit, weight_decay: float, learning_rate: float | None) -> Optimizer:
+    groups = circuit.parameter_groups()
+    for group in groups:
+        group["lr"] = group["lr"] if learning_rate is None else learning_rate
+    fused = circuit.mixture.device.type in ("cpu", "cuda")
+    return torch.optim.Adam(groups, weight_decay=weight_decay, fused=fused)
+
+
+def _is_over(evaluations: list[Evaluation], steps: int, patience: int | None) -> bool:
+    if not evaluations:
+        return False
+    since_best = len(evaluations) - 1 - evaluations.index(_best(evaluations))
+    return evaluations[-1]["step"] >= steps or (patience is not None and since_best >= patience)
+
+
+def _best(evaluations: list[Evaluation]) -> Evaluation:
+    """The first with the highest validation value; without these, the last."""
+    if evaluations[-1]["valid"] is None:
+        return evaluations[-1]
+    return max(evaluations, key=lambda evaluation: evaluation["valid"])
+
+
+def _history(evaluations: list[Evaluation], steps: int) -> History:
+    best, last = _best(evaluations), evaluations[-1]
+    return History(
+        steps=[evaluation["step"] for evaluation in evaluations],
+        train=[evaluation["train"] for evaluation in evaluations],
+        valid=[evaluation["valid"] for evaluation in evaluations if evaluation["valid"] is not None],
+        best_step=best["step"],
+        best_valid=best["valid"],
+        seconds=last["seconds"],
+        stopped_early=last["step"] < steps,
+    )
+
+
+def _bar(visible: bool) -> Progress:
+    columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"))
+    return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=not visible)
+
+
+def _summary(evaluations: list[Evaluation]) -> str:
+    """The last and the best values, for the progress bar."""
+    if not evaluations:
+        return ""
+    last, best = evaluations[-1], _best(evaluations)
+    if last["valid"] is None:
+        return f"train {last['train']:.3f}"
+    return f"train {last['train']:.3f}  valid {last['valid']:.3f}  best {best['valid']:.3f} at {best['step']}"
+
+
+def _digests(circuit: Circuit, train: Tensor, valid: Tensor | None) -> dict[str, Any]:
+    tables = {"train": table_digest(train), "valid": None if valid is None else table_digest(valid)}
+    return {"circuit": circuit_digest(circuit), **tables}
+
+
+def _checked(circuit: Circuit, table: Table, name: str) -> Tensor:
+    """The table as a tensor beside the circuit, once every value in it is known to fit."""
+    rows = as_tensor(table, name)
+    if not len(circuit.leaves.read(rows).values):
+        raise ValueError(f"expected at least one row in {name}, found none")
+    return rows.to(circuit.mixture.device)
+
+
+def _whole(name: str, value: int, least: int) -> int:
+    if not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"expected {name} to be a whole number >= {least}, found {value!r}")
+    return int(value)
+
+
+def _number(name: str, value: float) -> float:
+    if not isinstance(value, (int, float, np.floating)) or not (isfinite(value) and value >= 0):
+        raise ValueError(f"expected {name} to be a number >= 0, found {value!r}")
+    return float(value)

@@ -1,0 +1,170 @@
+import pytest
+import torch
+
+from worlds import make
+
+from hyperspn import SPN, Categorical, Gaussian, HyperSPN
+from hyperspn.engines import native
+from hyperspn.learning import fit
+from hyperspn.learning.regularizers import Dropout, written_by
+
+RATE = 0.4
+LEAVES = [Categorical(2), Gaussian(3), Categorical(7), Categorical(2), Gaussian(5)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def dropped_circuit(assemble, engine="auto"):
+    circuit = assemble(5, 4, replicas=3, leaves=LEAVES, engine=engine).double()
+    return circuit, Dropout(circuit.weights, circuit.sectors, RATE, seed=1, leaves=True)
+
+
+def gradients(circuit, source, x):
+    circuit.zero_grad()
+    with written_by(circuit, source):
+        circuit.log_prob(x).sum().backward()
+    return [parameter.grad.clone() for parameter in circuit.parameters() if parameter.grad is not None]
+
+
+def mixed_rows(rows=30):
+    generator = torch.Generator().manual_seed(0)
+    sizes = [family.width if isinstance(family, Categorical) else 0 for family in LEAVES]
+    columns = [
+        torch.randint(size, (rows,), generator=generator).double()
+        if size
+        else torch.randn(rows, generator=generator, dtype=torch.float64)
+        for size in sizes
+    ]
+    x = torch.stack(columns, 1)
+    x[torch.rand(x.shape, generator=generator) < 0.1] = torch.nan
+    return x
+
+
+@pytest.mark.parametrize("assemble", [SPN, HyperSPN])
+def test_dropped_edges_have_no_weight_and_the_others_are_as_they_were(assemble):
+    circuit, source = dropped_circuit(assemble)
+    for index, kind in enumerate(circuit.sectors.kinds):
+        ids = slice(0, kind.count)
+        written, kept = circuit.weights(index, ids), source.kept(index, ids).flatten(1)
+        assert torch.equal(source(index, ids), written.masked_fill(~kept, -torch.inf))
+        assert 0 < kept.double().mean() < 1
+
+
+def test_about_the_rate_is_dropped():
+    circuit = SPN(64, layer_size=8, replicas=20)
+    dropped = ~Dropout(circuit.weights, circuit.sectors, 0.3, leaves=True).kept(0, slice(None))  # (sectors, 8, 8)
+    assert abs(dropped.double().mean() - 0.3) < 0.01
+    assert (dropped.double().mean(0) - 0.3).abs().max() < 0.06
+    assert (dropped.double().mean((1, 2)) - 0.3).std() < 0.07
+    assert not (~Dropout(circuit.weights, circuit.sectors, 0.0, leaves=True).kept(0, slice(None))).any()
+
+
+@pytest.mark.parametrize("rate", [RATE, 0.999])
+def test_every_sum_keeps_an_edge_that_it_uses(rate):
+    circuit = SPN(5, 4, replicas=30, leaves=LEAVES)
+    source = Dropout(circuit.weights, circuit.sectors, rate, leaves=True)
+    for step in range(20):
+        source.step = step
+        for layer in circuit.sectors.layers:
+            kept = source.kept(layer.kind_index, layer.sectors.flatten())
+            assert layer.assemble(kept.flatten(1)).any(-1).all()
+
+
+def test_sums_over_leaves_stay_whole():
+    circuit = SPN(5, 4, replicas=3, leaves=LEAVES)
+    source = Dropout(circuit.weights, circuit.sectors, RATE)
+    for layer in circuit.sectors.layers:
+        kept = source.kept(layer.kind_index, layer.sectors.flatten())
+        assert layer.assemble(kept.flatten(1)).all() == layer.is_leaf
+
+
+def test_a_sector_gets_the_same_answer_in_every_company():
+    source = dropped_circuit(SPN)[1]
+    everything = source.kept(0, slice(None))
+    some = torch.tensor([7, 2, 11])
+    assert torch.equal(source.kept(0, some), everything[some])
+    assert torch.equal(source.kept(0, slice(3, 9)), everything[3:9])
+    assert len(source.kept(0, slice(0, 0))) == 0
+    assert len({row.numpy().tobytes() for row in everything}) > len(everything) - 2
+
+
+def test_steps_seeds_and_kinds_differ():
+    circuit, source = dropped_circuit(SPN)
+    first = source.kept(0, slice(None))
+    other_seed = Dropout(circuit.weights, circuit.sectors, RATE, seed=2, leaves=True).kept(0, slice(None))
+    source.step = 1
+    assert not torch.equal(source.kept(0, slice(None)), first)
+    assert not torch.equal(other_seed, first)
+    ids, rows = torch.arange(3), 4
+    assert not torch.equal(source.kept(1, ids)[:, :rows, :4], source.kept(0, ids)[:, :rows, :4])
+
+
+@pytest.mark.skipif(native.kernel is None, reason="needs the compiled kernel")
+@pytest.mark.parametrize("weights_at_once", [2**22, 600, 100])
+@pytest.mark.parametrize("assemble", [SPN, HyperSPN])
+def test_engines_agree_also_in_small_chunks(assemble, weights_at_once, monkeypatch):
+    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
+    x = mixed_rows()
+    found = gradients(*dropped_circuit(assemble, "native"), x)
+    expected = gradients(*dropped_circuit(assemble, "layered"), x)
+    assert len(found) == len(expected) > 2
+    for ours, theirs in zip(found, expected):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_the_gradient_is_that_of_the_smaller_circuit():
+    circuit = make("shared", "direct")
+    source = Dropout(circuit.weights, circuit.sectors, RATE)
+    x = torch.tensor([[0.0, 1, 1, 0], [1, 1, 0, torch.nan]])
+    x = x.double()
+    gradients(circuit, source, x)
+    found = circuit.weights.logits[0].grad.flatten()
+    dropped = ~source.kept(0, slice(None)).flatten()
+    assert dropped.any()
+    assert (found[dropped] == 0).all()
+    logits = circuit.weights.logits[0].data
+    logits.view(-1)[dropped] = -torch.inf
+    place = int((found.abs() * ~dropped).argmax())
+    values = []
+    for change in (1e-6, -2e-6):
+        logits.view(-1)[place] += change
+        values.append(circuit.log_prob(x).sum().item())
+    assert found[place].item() == pytest.approx((values[0] - values[1]) / 2e-6, rel=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["auto", "layered"])
+@pytest.mark.parametrize("assemble", [SPN, HyperSPN])
+def test_a_circuit_learns_with_dropout_and_is_evaluated_without(assemble, engine):
+    rows = torch.randint(2, (60, 3), generator=torch.Generator().manual_seed(0)).repeat(1, 2)
+    circuit = assemble(6, 2, replicas=2, engine=engine)
+    own = circuit.weights
+    with torch.no_grad():
+        before = circuit.log_prob(rows).mean().item()
+    history = fit(circuit, rows, rows, steps=60, evaluate_every=20, dropout=0.5, progress=False)
+    assert history.train[0] == pytest.approx(before, rel=1e-6)
+    assert history.best_valid > before
+    assert circuit.weights is own
+    with torch.no_grad():
+        assert circuit.log_prob(rows).mean().item() == pytest.approx(history.best_valid, rel=1e-6)
+    again = fit(assemble(6, 2, replicas=2, engine=engine), rows, rows, steps=60, evaluate_every=20, progress=False)
+    assert again.valid[1:] != history.valid[1:]
+
+
+def test_the_source_is_put_back_after_an_error():
+    circuit, source = dropped_circuit(SPN)
+    own = circuit.weights
+    with pytest.raises(ZeroDivisionError), written_by(circuit, source):
+        raise ZeroDivisionError
+    assert circuit.weights is own
+
+
+def test_the_rate_is_a_probability_below_one():
+    circuit = SPN(4, replicas=1)
+    with pytest.raises(ValueError, match="rate >= 0 and < 1"):
+        Dropout(circuit.weights, circuit.sectors, 1.0)
