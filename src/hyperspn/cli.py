@@ -160,19 +160,23 @@ def train(
     if not as_json:
         _show_columns(splits.schema)
         print(circuit)
-    history = fit(
-        circuit,
-        splits.train,
-        splits.valid,
-        steps=steps,
-        batch_size=batch_size,
-        evaluate_every=evaluate_every,
-        patience=patience,
-        weight_decay=weight_decay,
-        seed=seed,
-        folder=out,
-        progress=not as_json,
-    )
+    try:
+        history = fit(
+            circuit,
+            splits.train,
+            splits.valid,
+            steps=steps,
+            batch_size=batch_size,
+            evaluate_every=evaluate_every,
+            patience=patience,
+            weight_decay=weight_decay,
+            seed=seed,
+            folder=out,
+            progress=not as_json,
+        )
+    except KeyboardInterrupt:
+        print(f"hyperspn: interrupted; the same command goes on with {out}", file=sys.stderr)
+        raise typer.Exit(130) from None
     found = {
         "step": history.best_step,
         "valid": _mean_log_prob(circuit, splits.schema, splits.valid),
