@@ -138,6 +138,7 @@ def put(*path_and_value):
         put("weights", {"name": "__import__"}),
         put("weights", "hidden", [20, 10**12]),
         put("weights", "hidden", "ab"),
+        put("weights", "hidden", [1] * 1_000_000),
         put("weights", "init", "zero"),
         put("weights", 3),
         put("notes", 3),

@@ -155,7 +155,16 @@ def load(path: str | os.PathLike[str], engine: str = "auto") -> Circuit:
         raise ValueError(f"expected format version {FORMAT_VERSION} or older, found {version!r} in {path}")
     try:
         return _rebuild(json.loads(metadata["config"]), tensors, engine)
-    except (ArithmeticError, LookupError, RecursionError, RuntimeError, TypeError, ValueError, MemoryError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+        MemoryError,
+    ) as error:
         raise ValueError(f"expected a complete model file, found an inconsistent one at {path} ({error})") from error
 
 
@@ -167,6 +176,8 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], engine: str) ->
     distinct = [_named(FAMILIES, family) for family in config["leaves"]]
     families = [distinct[index] for index in tensors.pop("leaves.family_of").tolist()]
     sectors = Sectors(structure, config["layer_size"], [family.width for family in families])
+    if len(config["weights"].get("hidden", ())) > len(tensors):
+        raise ValueError(f"expected a network of {len(tensors)} parameters, found more layers")
     with torch.device("meta"):
         circuit = Circuit(sectors, Leaves(families), _named(SOURCES, config["weights"], sectors), engine)
     expected = {name: tuple(value.shape) for name, value in circuit.state_dict().items()}
