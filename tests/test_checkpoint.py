@@ -28,12 +28,7 @@ fit(circuit(), *tables(), **SETTINGS, folder=sys.argv[1])
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def circuit(assemble=HyperSPN, **options):

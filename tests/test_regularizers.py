@@ -12,12 +12,7 @@ RATE = 0.4
 LEAVES = [Categorical(2), Gaussian(3), Categorical(7), Categorical(2), Gaussian(5)]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def dropped_circuit(assemble, engine="auto"):

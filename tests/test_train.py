@@ -10,13 +10,7 @@ from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN, RegionGraph
 from hyperspn.learning import History, fit
 from hyperspn.learning.train import EVALUATED_ROWS, batch_rows
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def noisy_copies(rows, seed=0, noise=0.1):

@@ -250,8 +250,7 @@ class Evaluation:
             dense_total = None if dense is None else torch.zeros_like(dense)
             for walk in walks:
                 found, dense_gradient = walk.backward(chunk, _data(logits), seed)
-                for sum_, gradient in zip(total, _tensors(found), strict=True):
-                    sum_ += gradient
+                total = [sofar.add_(part) for sofar, part in zip(total, _tensors(found), strict=True)]
                 if dense_total is not None:
                     dense_total[:, walk.rows] += torch.from_numpy(dense_gradient)
             yield logits, total, dense_total

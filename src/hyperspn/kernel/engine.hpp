@@ -1,4 +1,4 @@
-// Whole trees and parts of trees: blocks of samples, threads, and the samples that need log space.
+// Whole trees and parts of trees: blocks of samples, threads, and the samples that linear space is too small for.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -140,8 +140,6 @@ template <class Real> Real gradient_factor(const Node& node) {
 
 // A call on trees [first, last) of the program.
 template <class Real> class Forest {
-  friend class Forest<float>;
-
  public:
   Forest(const Program& program, std::vector<Sectors<const Real>> logits, Data<Real> data, int64_t first, int64_t last, int threads)
       : program(program), logits(std::move(logits)), data(data), first(first), last(last), threads(threads) {

@@ -22,9 +22,9 @@ template <> struct Format<float> {
   static constexpr int mantissa = 23, bias = 127;
   static constexpr int unit = 40;        // values are scaled to [2^unit, 2^(unit+1))
   static constexpr int seed = 20;        // seeds are multiplied by 2^seed
-  static constexpr int smallest = -82;   // log2 of a sum below which a sample is recomputed in log space
+  static constexpr int smallest = -82;   // log2 of a sum below which a sample is evaluated again, more exactly
   static constexpr int tame = -55;       // log2 of the smallest weight of a tree without risk of lost paths
-  static constexpr int certain = -95;    // log2 of the value below which a tree with risk is recomputed
+  static constexpr int certain = -95;    // log2 of the value below which a tree with risk is evaluated again
 };
 template <> struct Format<double> {
   using Integer = int64_t;
