@@ -27,6 +27,12 @@ LAYERS = [
     {"datasets"},
     {"tables"},
     {""},
+    {"experiments.settings", "experiments.parzen"},
+    {"experiments.runs"},
+    {"experiments.tables"},
+    {"experiments.artefacts", "experiments.figures"},
+    {"experiments.reproduce"},
+    {"experiments"},
     {"cli"},
     {"__main__"},
 ]

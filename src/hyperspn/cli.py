@@ -16,9 +16,10 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from . import __version__, datasets, tables
+from . import __version__, datasets, experiments, tables
 from .circuit import Circuit
 from .circuit import load as load_circuit
+from .experiments import ARTEFACTS
 from .learning import fit
 from .leaves import Categorical
 from .models import SPN, HyperSPN
@@ -266,6 +267,47 @@ def impute(
     circuit, schema = _open(run)
     holes = tables.read_table(table)
     _write(schema.fill(holes, circuit.impute(schema.encode(holes)).double().numpy()), out)
+
+
+@app.command()
+def reproduce(
+    what: Annotated[str, typer.Argument(help=f"One of {', '.join(ARTEFACTS)}.")],
+    only: Annotated[str, typer.Option("--datasets", help="Only these data sets, with commas.")] = "",
+    seeds: Annotated[int | None, typer.Option(help="Seeds for the setting chosen on validation.", min=1)] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; else one per core.", min=1)] = None,
+    backend: Annotated[str, typer.Option(help="Where they run: loky (here), dask or ray (a cluster).")] = "loky",
+    results: Annotated[Path, typer.Option(help="The folder of records, tables and figures.")] = Path("results"),
+    data_dir: DataDir = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON from the records at hand; train nothing.")
+    ] = False,
+) -> None:
+    """Make a table or figure of the paper; what it needs and is not there yet is trained first.
+
+    Example: hyperspn reproduce table1 --datasets nltcs,plants --seeds 1
+    """
+    try:
+        table = experiments.reproduce(
+            what,
+            results,
+            datasets=[name.strip() for name in only.split(",") if name.strip()],
+            seeds=seeds,
+            jobs=jobs,
+            backend=backend,
+            data_dir=data_dir,
+            train=not as_json,
+        )
+    except KeyboardInterrupt:
+        print("hyperspn: interrupted; the same command goes on", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if as_json:
+        print(json.dumps({"rows": table.rows, "mean": table.mean}))
+        return
+    printed = RichTable(*(column.label for column in table.columns), title=table.title)
+    for cells in table.cells():
+        printed.add_row(*(f"[bold]{text}[/bold]" if bold else text for text, bold in cells))
+    Console().print(printed)
+    print(f"written to {results / what}.*")
 
 
 def _open(run: Path) -> tuple[Circuit, Schema]:

@@ -1,0 +1,7 @@
+"""Experiments: every table and figure of the paper by one command each."""
+
+from .artefacts import ARTEFACTS, Artefact
+from .reproduce import reproduce
+from .runs import Records, Run
+
+__all__ = ["ARTEFACTS", "Artefact", "Records", "Run", "reproduce"]

@@ -1,0 +1,181 @@
+"""Runs: a data set, a setting and a seed become one JSON record; finished ones are never trained again."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import sys
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import joblib
+import numpy as np
+import torch
+
+from .. import __version__, datasets
+from ..circuit import Circuit
+from ..datasets import KNOWN, Dataset
+from ..learning import fit
+from ..learning.checkpoint import write
+from .parzen import parzen_log_likelihood, published_quality
+from .settings import METHODS, SCHEDULES, SETTINGS
+
+Record = dict[str, Any]
+
+KERNELS = 10_000
+BANDWIDTH_ROWS = 1000
+SECONDS_PER_WEIGHT = 1.2e-10
+
+
+class Run(NamedTuple):
+    """What is trained once."""
+
+    dataset: str
+    setting: str
+    seed: int
+
+    @property
+    def path(self) -> Path:
+        """The place of its record in the folder of results."""
+        return Path(self.dataset, f"{self.setting}-seed{self.seed}.json")
+
+    @property
+    def core_seconds(self) -> float:
+        """About how long it takes on one core, if it does not stop early."""
+        schedule, setting, known = SCHEDULES[self.dataset], SETTINGS[self.setting], KNOWN[self.dataset]
+        rows = schedule.steps * min(schedule.batch_size, known.rows[0])
+        return SECONDS_PER_WEIGHT * rows * 2 * known.variables * setting.replicas * setting.layer_size**2
+
+
+class Records:
+    """The records in a folder, by run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __contains__(self, run: Run) -> bool:
+        return (self.folder / run.path).is_file()
+
+    def __getitem__(self, run: Run) -> Record:
+        path = self.folder / run.path
+        try:
+            record = json.loads(path.read_text())
+            assert record["test"] is not None
+        except (AssertionError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"expected a record, found a damaged file at {path}: remove it, or restore it") from error
+        return record
+
+    def keep(self, run: Run, record: Record) -> None:
+        path = self.folder / run.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, lambda file: file.write((json.dumps(record, indent=1) + "\n").encode()))
+
+    def chosen(self, dataset: str, method: str) -> str | None:
+        """The setting of a method with the best validation value for the first seed, once all of them are there."""
+        runs = [Run(dataset, setting, 0) for setting in METHODS[method]]
+        if not all(run in self for run in runs):
+            return None
+        return max(runs, key=lambda run: self[run]["valid"]).setting
+
+    def of(self, dataset: str, method: str) -> list[Record]:
+        """The records of a method's chosen setting, by seed."""
+        setting = self.chosen(dataset, method)
+        seeds = range(100) if setting else ()
+        return [self[run] for run in (Run(dataset, str(setting), seed) for seed in seeds) if run in self]
+
+    def missing(self, dataset: str, method: str, seeds: int) -> list[Run]:
+        """The runs to train next: all settings with the first seed, then the chosen one with the others."""
+        chosen = self.chosen(dataset, method)
+        runs = (
+            [Run(dataset, setting, 0) for setting in METHODS[method]]
+            if chosen is None
+            else [Run(dataset, chosen, seed) for seed in range(seeds)]
+        )
+        return [run for run in runs if run not in self]
+
+
+def train_all(
+    runs: Iterable[Run], records: Records, jobs: int, data_dir: str | None = None, threads: int | None = None
+) -> Iterator[Run]:
+    """Trains runs in parallel, the shortest first, and keeps their records; yields each run when it is done.
+
+    Runs that were interrupted go on where they stopped. Inside `joblib.parallel_config`, the jobs go to its backend.
+
+    Arguments:
+        jobs: How many runs at a time.
+        threads: The threads of each; by default the cores, shared out.
+    """
+    threads = threads or max(1, joblib.cpu_count() // jobs)
+    unfinished = records.folder.resolve() / ".unfinished"
+    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
+    ordered = sorted(runs, key=lambda run: run.core_seconds)
+    for run, record in parallel(
+        joblib.delayed(train)(run, unfinished / run.path.with_suffix(""), data_dir, threads) for run in ordered
+    ):
+        records.keep(run, record | {"command": " ".join(["hyperspn", *sys.argv[1:]])})
+        shutil.rmtree(unfinished / run.path.with_suffix(""), ignore_errors=True)
+        yield run
+
+
+def train(run: Run, folder: Path, data_dir: str | None, threads: int) -> tuple[Run, Record]:
+    """Trains one run, with its checkpoints in a folder, and returns its record."""
+    torch.set_num_threads(threads)
+    data = datasets.load(run.dataset, data_dir=data_dir)
+    setting, schedule = SETTINGS[run.setting], SCHEDULES[run.dataset]
+    circuit = setting.build(data.train.shape[1], run.seed)
+    history = fit(
+        circuit,
+        data.train,
+        data.valid,
+        **schedule._asdict(),
+        weight_decay=setting.weight_decay,
+        seed=run.seed,
+        folder=folder,
+        progress=False,
+    )
+    curve = {"steps": history.steps, "train": _rounded(history.train), "valid": _rounded(history.valid)}
+    return run, {
+        **run._asdict(),
+        "options": setting._asdict(),
+        "schedule": schedule._asdict(),
+        "versions": {"hyperspn": __version__, "torch": torch.__version__, "numpy": np.__version__},
+        "machine": {
+            "system": f"{platform.system()} {platform.machine()}",
+            "cores": joblib.cpu_count(),
+            "threads": threads,
+        },
+        "parameters": circuit.num_parameters,
+        "steps": history.steps[-1],
+        "best_step": history.best_step,
+        "seconds": round(history.seconds, 1),
+        "train": history.train[history.steps.index(history.best_step)],
+        "valid": history.best_valid,
+        "test": _mean_log_prob(circuit, data.test),
+        **_sample_quality(circuit, data, schedule.batch_size, run.seed),
+        "curve": curve,
+    }
+
+
+@torch.no_grad()
+def _mean_log_prob(circuit: Circuit, rows: np.ndarray) -> float:
+    return circuit.log_prob(rows).double().mean().item()
+
+
+@torch.no_grad()
+def _sample_quality(circuit: Circuit, data: Dataset, batch_size: int, seed: int) -> Record:
+    generator = torch.Generator().manual_seed(seed)
+    samples = circuit.sample(KERNELS, generator=generator)
+    valid, test = torch.from_numpy(data.valid[:BANDWIDTH_ROWS]), torch.from_numpy(data.test)
+    log_likelihood, bandwidth = parzen_log_likelihood(samples, valid, test)
+    return {
+        "sample_quality_published": published_quality(samples[:batch_size], test, batch_size),
+        "sample_quality_proper": log_likelihood,
+        "bandwidth": bandwidth,
+    }
+
+
+def _rounded(values: list[float]) -> list[float]:
+    return [round(value, 5) for value in values]

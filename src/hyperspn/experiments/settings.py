@@ -1,0 +1,67 @@
+"""Settings: what is trained for the paper's tables and figures, and for how long (Tables 4 and 5)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..circuit import Circuit
+from ..datasets import KNOWN
+from ..models import SPN, HyperSPN
+
+HAND_CRAFTED = "hand-crafted"
+TWENTY = tuple(name for name, known in KNOWN.items() if known.family == "DEBD")
+AMAZON = tuple(name for name, known in KNOWN.items() if known.family == "amzn")
+
+
+class Setting(NamedTuple):
+    """A model and its regulariser: weights that a network of hidden widths (20, h) writes, or weights that decay."""
+
+    layer_size: int = 5
+    replicas: int = 50
+    weight_decay: float = 0.0
+    hidden: tuple[int, ...] = ()
+
+    def build(self, num_variables: int, seed: int) -> Circuit:
+        if self.hidden:
+            return HyperSPN(num_variables, self.layer_size, self.replicas, seed, hidden=self.hidden)
+        return SPN(num_variables, self.layer_size, self.replicas, seed)
+
+
+class Schedule(NamedTuple):
+    """How long a setting is trained: the published steps, and the evaluations to wait for a better one."""
+
+    steps: int
+    evaluate_every: int
+    patience: int
+    batch_size: int = 500
+
+
+SETTINGS = {
+    "spn_wd_1e-3": Setting(weight_decay=1e-3),
+    "spn_wd_1e-4": Setting(weight_decay=1e-4),
+    "spn_wd_1e-5": Setting(weight_decay=1e-5),
+    "hyperspn_h5": Setting(hidden=(20, 5)),
+    "hyperspn_h10": Setting(hidden=(20, 10)),
+    "hyperspn_h20": Setting(hidden=(20, 20)),
+    "spn_small_wd_1e-3": Setting(layer_size=2, weight_decay=1e-3),
+    "spn_small_wd_1e-4": Setting(layer_size=2, weight_decay=1e-4),
+    "spn_small_wd_1e-5": Setting(layer_size=2, weight_decay=1e-5),
+}
+
+METHODS = {
+    "weight_decay": ("spn_wd_1e-3", "spn_wd_1e-4", "spn_wd_1e-5"),
+    "hyperspn": ("hyperspn_h5", "hyperspn_h10", "hyperspn_h20"),
+    "spn_small": ("spn_small_wd_1e-3", "spn_small_wd_1e-4", "spn_small_wd_1e-5"),
+}
+"""Each method's settings, of which the one with the best validation value counts."""
+
+SCHEDULES = (
+    {HAND_CRAFTED: Schedule(4000, 10, patience=50)}
+    | dict.fromkeys(TWENTY, Schedule(4000, 200, patience=5))
+    | dict.fromkeys(("kdd", "plants", "accidents"), Schedule(20_000, 1000, patience=3))
+    | dict.fromkeys(("msnbc", "pumsb_star"), Schedule(80_000, 1000, patience=5))
+    | dict.fromkeys(("cr52", "c20ng", "bbc"), Schedule(4000, 200, patience=5, batch_size=50))
+    | {"ad": Schedule(20_000, 1000, patience=3, batch_size=50)}
+    | dict.fromkeys(AMAZON, Schedule(1000, 10, patience=25))
+    | dict.fromkeys(("amzn_carseats", "amzn_gifts", "amzn_moms", "amzn_safety"), Schedule(4000, 50, patience=12))
+)
