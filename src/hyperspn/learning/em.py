@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor
 
 from ..circuit import Circuit
+from ..engines.layered import FreeLogWeights, log_sum
+from ..sectors import SumLayer
 from ..weights import DirectWeights, normalize
 
 
@@ -49,11 +52,9 @@ class EM:
         self.circuit = circuit
         self.step_size = step_size
         self.pseudocount = pseudocount
-        self.logits = list(circuit.weights.logits)
-        numbers = [torch.arange(kind.count * kind.size).view(-1, kind.size) for kind in circuit.sectors.kinds]
-        self.places = [  # of the logits of each layer's sums among those of their kind, (U, rows, P columns)
-            layer.assemble(numbers[layer.kind_index][layer.sectors.flatten()]) for layer in circuit.sectors.layers
-        ]
+        self.logits = [*circuit.weights.logits, circuit.mixture]
+        self.places = [_places(layer) for layer in circuit.sectors.layers]
+        self.places.append((-1, torch.arange(len(circuit.mixture))))
 
     def state_dict(self) -> dict[str, Any]:
         return {"step_size": self.step_size, "pseudocount": self.pseudocount}
@@ -63,14 +64,20 @@ class EM:
 
     @torch.no_grad()
     def step(self, x: Tensor) -> Tensor:
-        """Learns from a batch, (batch, variables). Returns log p of its rows before the step, (batch,)."""
+        """Learns from a batch, (batch, variables), unless a row in it is impossible.
+
+        Returns:
+            The log-probabilities of the rows before the step, (batch,).
+        """
         parts = [self._expected(rows) for rows in x.split(self.circuit.engine.rows_at_once)]
-        log_p, *counts = zip(*parts, strict=True)
-        self._maximize(*(torch.stack(count).sum(0) for count in counts))
-        return torch.cat(log_p)
+        log_ps, *counts = zip(*parts, strict=True)
+        log_p = torch.cat(log_ps)
+        if log_p.isfinite().all():
+            self._maximize([torch.stack(count).sum(0) for count in counts])
+        return log_p
 
     def _expected(self, x: Tensor) -> tuple[Tensor, ...]:
-        """log p(x), (batch,), and what is expected of the batch: the flows of mixture and sectors, leaf statistics."""
+        """log p(x), (batch,), and what is expected of the batch: the flows of all logits, leaf statistics."""
         leaves, engine, weights = self.circuit.leaves, self.circuit.engine, self.circuit.weights
         evidence = leaves.read(x)
         members = [leaves.log_prob(evidence).requires_grad_()] if leaves.parameter_groups() else []
@@ -79,19 +86,16 @@ class EM:
                 roots = engine.log_values_of(members[0], weights, flows=True)  # (batch, roots)
             else:
                 roots = engine.log_values(evidence, leaves, weights, flows=True)
-        scores = roots.detach() + normalize(self.circuit.mixture)
-        posterior = scores.softmax(-1)
-        found = torch.autograd.grad(roots, [*self.logits, *members], posterior, materialize_grads=True)
-        flows = found[: len(self.logits)]
+            log_p = log_sum(roots[None], FreeLogWeights.apply(self.circuit.mixture)[None, None])[0, :, 0]
+            found = torch.autograd.grad(log_p.sum(), [*self.logits, *members], materialize_grads=True)
         statistics = leaves.statistics(evidence, found[-1]) if members else []
-        return scores.logsumexp(-1), posterior.sum(0), *flows, *statistics
+        return log_p.detach(), *found[: len(self.logits)], *statistics
 
-    def _maximize(self, mixture: Tensor, *counts: Tensor) -> None:
+    def _maximize(self, counts: Sequence[Tensor]) -> None:
         flows, statistics = counts[: len(self.logits)], counts[len(self.logits) :]
-        self.circuit.mixture.copy_(self._moved(self.circuit.mixture, mixture))
-        for layer, places in zip(self.circuit.sectors.layers, self.places, strict=True):
-            logits = self.logits[layer.kind_index].view(-1)
-            logits[places] = self._moved(logits[places], flows[layer.kind_index].view(-1)[places])
+        for index, places in self.places:
+            logits = self.logits[index].view(-1)
+            logits[places] = self._moved(logits[places], flows[index].view(-1)[places])
         self.circuit.leaves.maximize(statistics, self.step_size)
 
     def _moved(self, logits: Tensor, flows: Tensor) -> Tensor:
@@ -101,3 +105,9 @@ class EM:
         totals = flows.sum(-1, keepdim=True)
         weights = log_weights.exp().lerp(flows / totals, self.step_size)
         return torch.where(totals > 0, weights.log(), log_weights)
+
+
+def _places(layer: SumLayer) -> tuple[int, Tensor]:
+    """Where the logits of a layer's sums are: of which kind, and at which of its places, (U, rows, P columns)."""
+    numbers = torch.arange(layer.kind.count * layer.kind.size).view(-1, layer.kind.size)
+    return layer.kind_index, layer.assemble(numbers[layer.sectors.flatten()])

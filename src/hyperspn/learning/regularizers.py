@@ -113,7 +113,7 @@ class Softening(WeightSource):
         hard, categories = blocks[soft], categories[soft, None, None]
         used = torch.arange(hard.shape[-1], device=logits.device) < categories  # (soft, 1, columns)
         total = hard.masked_fill(~used, -torch.inf).logsumexp(-1, keepdim=True)  # (soft, rows, 1)
-        softened = torch.logaddexp(hard + log1p(-self.rate), total + (self.rate / categories).log())
+        softened = torch.logaddexp(hard + log1p(-self.rate), total + (self.rate / categories.to(logits.dtype)).log())
         return blocks.index_copy(0, soft, softened).flatten(1)
 
 
