@@ -96,14 +96,14 @@ class Softening(WeightSource):
         self.source = weights
         self.kinds = sectors.kinds
         self.rate = rate
-        families = leaves.families
-        sizes = [family.categories if isinstance(family, Categorical) else 0 for family in families]
-        categories = torch.tensor(sizes, device="cpu")  # (variables,)
+        sizes = [family.categories if isinstance(family, Categorical) else 0 for family in leaves.families]
         self.categories = [torch.zeros(kind.count, dtype=torch.int64, device="cpu") for kind in sectors.kinds]
         for layer in (layer for layer in sectors.layers if layer.is_leaf):
-            if len(layer.factors) > len(layer.sectors) and categories[layer.factors].any():
+            categories = torch.tensor(sizes, device="cpu")[layer.factors]
+            variables = layer.offsets.diff()  # of each leaf region
+            if categories[variables.repeat_interleave(variables) > 1].any():
                 raise ValueError("expected leaf regions of one variable for softening, found several variables in one")
-            self.categories[layer.kind_index][layer.sectors[:, 0]] = categories[layer.factors]
+            self.categories[layer.kind_index][layer.sectors[:, 0]] = categories[layer.offsets[:-1]]
 
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
         logits = self.source(kind, ids)
