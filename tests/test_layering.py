@@ -21,7 +21,7 @@ LAYERS = [
     {"queries"},
     {"circuit"},
     {"models"},
-    {"learning.checkpoint", "learning.regularizers"},
+    {"learning.checkpoint", "learning.em", "learning.regularizers"},
     {"learning.train"},
     {"learning"},
     {"datasets"},

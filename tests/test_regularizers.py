@@ -1,18 +1,22 @@
 import pytest
 import torch
 
-from worlds import make
+from worlds import all_worlds, make, missing_patterns, mixed_families
 
 from hyperspn import SPN, Categorical, Gaussian, HyperSPN
 from hyperspn.engines import native
 from hyperspn.learning import fit
-from hyperspn.learning.regularizers import Dropout, written_by
+from hyperspn.learning.regularizers import Dropout, Softening, written_by
 
 RATE = 0.4
 LEAVES = [Categorical(2), Gaussian(3), Categorical(7), Categorical(2), Gaussian(5)]
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def softened(circuit, rate):
+    return Softening(circuit.weights, circuit.sectors, circuit.leaves, rate)
 
 
 def dropped_circuit(assemble, engine="auto"):
@@ -163,3 +167,101 @@ def test_the_rate_is_a_probability_below_one():
     circuit = SPN(4, replicas=1)
     with pytest.raises(ValueError, match="rate >= 0 and < 1"):
         Dropout(circuit.weights, circuit.sectors, 1.0)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("weights", ["direct", "hyper"])
+@pytest.mark.parametrize("structure", ["trees1", "trees5", "shared", "caterpillar"])
+def test_a_softened_row_is_a_mixture_of_all_worlds(structure, weights, rate):
+    circuit = make(structure, weights, layer_size=2)
+    circuit = make(structure, weights, layer_size=2, leaves=mixed_families(circuit.num_variables))
+    worlds = all_worlds(circuit)
+    rows = worlds[:: 1 + len(worlds) // 7]
+    missing = missing_patterns(circuit, len(rows))
+    sizes = [family.categories if isinstance(family, Categorical) else 0 for family in circuit.leaves.families]
+    with torch.no_grad(), written_by(circuit, softened(circuit, rate)):
+        found = circuit.log_prob(rows, missing)
+    with torch.no_grad():
+        log_p = circuit.log_prob(worlds)
+    for row, holes, value in zip(rows, missing, found):
+        evidence = (worlds == row).double()
+        for variable, categories in enumerate(sizes):
+            if categories:
+                evidence[:, variable] = evidence[:, variable] * (1 - rate) + rate / categories
+        evidence[:, holes] = 1
+        assert value.item() == pytest.approx((log_p.exp() * evidence.prod(1)).sum().log().item(), rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["auto", "layered"])
+@pytest.mark.parametrize("weights", ["direct", "hyper"])
+def test_the_gradient_of_softened_rows_is_that_of_finite_differences(weights, engine):
+    circuit = make(
+        "trees5", weights, leaves=[Categorical(2), Categorical(6), Gaussian(2)] + [Categorical(3)] * 2, engine=engine
+    )
+    x = torch.tensor([[0.0, 5, -0.3, torch.nan, 2], [1, torch.nan, 1.2, 1, 0]]).double()
+    source = softened(circuit, 0.2)
+    gradients(circuit, source, x)
+    for parameter in circuit.parameters():
+        if parameter.grad is None:
+            continue
+        for place in parameter.grad.abs().flatten().topk(min(3, parameter.numel())).indices.tolist():
+            values = []
+            for change in (1e-6, -2e-6):
+                parameter.data.view(-1)[place] += change
+                with torch.no_grad(), written_by(circuit, source):
+                    values.append(circuit.log_prob(x).sum().item())
+            parameter.data.view(-1)[place] += 1e-6
+            difference = (values[0] - values[1]) / 2e-6
+            assert parameter.grad.view(-1)[place].item() == pytest.approx(difference, rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.skipif(native.kernel is None, reason="needs the compiled kernel")
+@pytest.mark.parametrize("weights_at_once", [2**22, 600, 100])
+@pytest.mark.parametrize("assemble", [SPN, HyperSPN])
+def test_engines_agree_on_softened_rows_also_in_small_chunks(assemble, weights_at_once, monkeypatch):
+    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
+    found = []
+    for engine in ("native", "layered"):
+        circuit, dropped = dropped_circuit(assemble, engine)
+        dropped.source = softened(circuit, 0.1)
+        found.append(gradients(circuit, dropped, mixed_rows()))
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_softening_leaves_other_sums_and_other_variables_alone():
+    circuit = SPN(5, 4, replicas=3, leaves=LEAVES)
+    source = softened(circuit, 0.3)
+    for layer in circuit.sectors.layers:
+        ids = layer.sectors.flatten()
+        hard, soft = circuit.weights(layer.kind_index, ids), source(layer.kind_index, ids)
+        families = [LEAVES[variable] for variable in layer.factors] if layer.is_leaf else [None] * len(ids)
+        for family, before, after in zip(families, layer.assemble(hard), layer.assemble(soft)):
+            if isinstance(family, Categorical):
+                expected = 0.7 * before.softmax(-1) + 0.3 / family.categories
+                torch.testing.assert_close(after.softmax(-1), expected)
+            else:
+                assert torch.equal(before, after)
+
+
+@pytest.mark.parametrize("options", [{}, {"optimizer": "em"}, {"dropout": 0.2}])
+def test_a_circuit_learns_from_softened_rows_and_is_evaluated_on_hard_ones(options):
+    rows = torch.randint(2, (60, 3), generator=torch.Generator().manual_seed(0)).repeat(1, 2)
+    circuit = SPN(6, 2, replicas=2)
+    own = circuit.weights
+    history = fit(circuit, rows, rows, steps=40, evaluate_every=20, softening=0.2, progress=False, **options)
+    assert circuit.weights is own
+    with torch.no_grad():
+        assert circuit.log_prob(rows).mean().item() == pytest.approx(history.best_valid, rel=1e-6)
+    assert history.best_valid > history.valid[0]
+    hard = fit(SPN(6, 2, replicas=2), rows, rows, steps=40, evaluate_every=20, progress=False, **options)
+    assert hard.valid[0] == history.valid[0]
+    assert hard.valid[1] != history.valid[1]
+
+
+def test_softening_is_checked():
+    with pytest.raises(ValueError, match=r"softening >= 0 and < 1, found 1\.0"):
+        softened(SPN(4, replicas=1), 1.0)
+    with pytest.raises(ValueError, match="leaf regions of one variable for softening"):
+        softened(make("wide leaves", "direct"), 0.1)
+    assert softened(make("wide leaves", "direct", leaves=Gaussian(2)), 0.1).rate == 0.1

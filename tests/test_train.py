@@ -236,6 +236,7 @@ def test_an_impossible_row_in_a_batch_stops_the_run_at_its_step(monkeypatch):
         ({"weight_decay": -1.0}, "weight_decay to be a number >= 0, found -1.0"),
         ({"learning_rate": math.nan}, "learning_rate"),
         ({"dropout": 1.0}, "dropout rate >= 0 and < 1, found 1.0"),
+        ({"softening": 1.0}, r"softening >= 0 and < 1, found 1\.0"),
         ({"seed": -1}, "seed"),
     ],
 )

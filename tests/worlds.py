@@ -77,7 +77,7 @@ def value(circuit: Circuit, row: list[float]) -> float:
     total = 0.0
     for index, region in enumerate(graph["regions"]):
         if "variables" in region:
-            inputs = [[math.prod(c) for c in zip(*(_densities(circuit, v, row[v]) for v in region["variables"]))]]
+            inputs = [[math.prod(c) for c in zip(*(densities(circuit, v, row[v]) for v in region["variables"]))]]
         else:
             inputs = [[math.prod(outputs[c][j] for c in part) for j in range(k)] for part in region["partitions"]]
         columns = len(inputs[0])
@@ -96,7 +96,7 @@ def value(circuit: Circuit, row: list[float]) -> float:
     return total
 
 
-def _densities(circuit: Circuit, variable: int, x: float) -> list[float]:
+def densities(circuit: Circuit, variable: int, x: float) -> list[float]:
     family = circuit.leaves.families[variable]
     same = [v for v, own in enumerate(circuit.leaves.families) if own == family]
     raw = circuit.leaves.raw[circuit.leaves.distinct.index(family)][same.index(variable)].tolist()

@@ -13,6 +13,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
+DOUBLE = torch.finfo(torch.float64)
+
 
 class Evidence(NamedTuple):
     """Checked input: values where they are known, and which are not."""
@@ -58,6 +60,18 @@ class LeafFamily:
 
     def sample(self, parameters: Tensor, members: Tensor, generator: Generator | None) -> Tensor:
         """Draws from the chosen members, (batch, variables)."""
+        raise NotImplementedError
+
+    def statistics(self, x: Tensor) -> Tensor:
+        """The sufficient statistics T of each value, (batch, variables, parameters)."""
+        raise NotImplementedError
+
+    def expectations(self, parameters: Tensor) -> Tensor:
+        """The mean of T under each member, (variables, l, parameters)."""
+        raise NotImplementedError
+
+    def fitted(self, expectations: Tensor) -> Tensor:
+        """The parameters under which T has these means, or the most likely ones within their bounds."""
         raise NotImplementedError
 
     def guess(self, parameters: Tensor, posterior: Tensor) -> Tensor:
@@ -162,6 +176,21 @@ class Gaussian(LeafFamily):
         noise = torch.randn(mean.shape, dtype=mean.dtype, device=mean.device, generator=generator)
         return mean + variance.sqrt() * noise
 
+    def statistics(self, x: Tensor) -> Tensor:
+        return torch.stack([x, x.square()], -1)
+
+    def expectations(self, parameters: Tensor) -> Tensor:
+        mean, variance = self.moments(parameters)
+        return torch.stack([mean, variance + mean.square()], -1)
+
+    def fitted(self, expectations: Tensor) -> Tensor:
+        mean, square = expectations.unbind(-1)
+        excess = square - mean.square() - self.min_variance
+        if self.max_variance is None:
+            return torch.stack([mean, excess.clamp(DOUBLE.tiny).log()], -1)
+        share = excess / (self.max_variance - self.min_variance)
+        return torch.stack([mean, share.clamp(DOUBLE.tiny, 1 - DOUBLE.eps).logit()], -1)
+
 
 @dataclass(frozen=True)
 class Binomial(LeafFamily):
@@ -207,6 +236,15 @@ class Binomial(LeafFamily):
     def sample(self, parameters: Tensor, members: Tensor, generator: Generator | None) -> Tensor:
         success = _chosen(parameters, members)[..., 0].sigmoid()
         return torch.binomial(torch.full_like(success, self.total), success, generator=generator)
+
+    def statistics(self, x: Tensor) -> Tensor:
+        return x[..., None]
+
+    def expectations(self, parameters: Tensor) -> Tensor:
+        return self.moments(parameters)[0][..., None]
+
+    def fitted(self, expectations: Tensor) -> Tensor:
+        return (expectations / self.total).logit(DOUBLE.eps)
 
 
 class Leaves(nn.Module):
@@ -311,6 +349,37 @@ class Leaves(nn.Module):
             means.append((weights * mean).sum(-1))
             variances.append((weights * (variance + (mean - means[-1][..., None]).square())).sum(-1))
         return _ordered(means, self.variables), _ordered(variances, self.variables)
+
+    def statistics(self, evidence: Evidence, posterior: Tensor) -> list[Tensor]:
+        """What a batch says about the distributions j of each variable v, as far as its values x are known.
+
+            sum_b posterior[b, v, j] (1, T(x_bv))
+
+        Arguments:
+            evidence: The batch.
+            posterior: The posterior of each variable's distributions, (batch, variables, l).
+
+        Returns:
+            The sums for each family that has parameters, (own variables, l, 1 + parameters), in float64.
+        """
+        known = posterior.masked_fill(evidence.missing[..., None], 0).double()
+        sums = []
+        for family, own, _ in self._learnable():
+            statistics = family.statistics(self._own(evidence.values, own).double())  # (batch, own, parameters)
+            counted = functional.pad(statistics, (1, 0), value=1)  # (batch, own, 1 + parameters)
+            sums.append(torch.einsum("bvj,bvs->vjs", known[:, own, : family.width], counted))
+        return sums
+
+    @torch.no_grad()
+    def maximize(self, statistics: Sequence[Tensor], step_size: float) -> None:
+        """Moves the expectation of T under each distribution towards its mean in such sums; those unseen stay."""
+        for (family, _, raw), sums in zip(self._learnable(), statistics, strict=True):
+            counts, totals = sums[..., :1], sums[..., 1:]
+            expectations = family.expectations(raw.double()).lerp(totals / counts, step_size)
+            raw.copy_(torch.where(counts > 0, family.fitted(expectations), raw))
+
+    def _learnable(self) -> Iterator[tuple[LeafFamily, Tensor, Tensor]]:
+        return (group for group in self._groups() if group[0].num_parameters)
 
     def _groups(self) -> Iterator[tuple[LeafFamily, Tensor, Tensor]]:
         """Each distinct family with its variables and their parameters."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -46,6 +46,21 @@ def log_max(inputs: Tensor, log_weights: Tensor) -> Tensor:
     return (inputs[:, :, None] + log_weights[:, None]).amax(-1)
 
 
+class FreeLogWeights(torch.autograd.Function):
+    """`normalize`, whose logits get the gradients of the log-weights themselves, as if these were free.
+
+    dL / dlog w = w dL / dw
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor) -> Tensor:
+        return normalize(logits)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient
+
+
 class LayeredEngine:
     """Evaluates all regions of a layer at once, on any device, in float32 or float64, with autograd.
 
@@ -73,19 +88,28 @@ class LayeredEngine:
         """How many rows to ask for log-values at a time where memory matters."""
         return self.rows_upward
 
-    def log_values(self, evidence: Evidence, leaves: Leaves, weights: WeightSource) -> Tensor:
-        """The log-value of every root, (batch, roots)."""
-        return self.upward(leaves.log_prob(evidence), weights)[0]
+    def log_values(self, evidence: Evidence, leaves: Leaves, weights: WeightSource, flows: bool = False) -> Tensor:
+        """The log-value of every root, (batch, roots).
 
-    def log_values_of(self, leaf_log_probs: Tensor, weights: WeightSource) -> Tensor:
-        """The same for given log-densities of the leaves, (batch, variables, l), and with gradients only for these."""
-        return self.upward(leaf_log_probs, lambda kind, ids: weights(kind, ids).detach())[0]
+        With `flows`, the gradient of the unnormalised weights is in its place the expected flow through each edge,
+        F = w dL/dw with weights w that are free: the sum over the batch of the posterior that the edge is used.
+        """
+        return self.upward(leaves.log_prob(evidence), weights, flows=flows)[0]
+
+    def log_values_of(self, leaf_log_probs: Tensor, weights: WeightSource, flows: bool = False) -> Tensor:
+        """The same for given log-densities of the leaves, (batch, variables, l).
+
+        It has gradients for these, which are the posteriors of the leaf distributions, and for the weights only flows.
+        """
+        source = weights if flows else lambda kind, ids: weights(kind, ids).detach()
+        return self.upward(leaf_log_probs, source, flows=flows)[0]
 
     def upward(
         self,
         leaf_log_probs: Tensor,
         weights: Callable[[int, Tensor], Tensor],
         combine: Combine = log_sum,
+        flows: bool = False,
     ) -> tuple[Tensor, list[Tensor]]:
         """Evaluates the circuit from the leaves to the roots.
 
@@ -93,6 +117,7 @@ class LayeredEngine:
             leaf_log_probs: The log-densities of the variables, (batch, variables, l).
             weights: Who writes the weights.
             combine: What a sum node does: `log_sum` or `log_max`.
+            flows: Whether the gradients of the weights are expected flows.
 
         Returns:
             The log-values of the roots, (batch, roots), and the inputs of each layer's sums, (U, batch, P columns).
@@ -100,12 +125,14 @@ class LayeredEngine:
         leaves = leaf_log_probs.transpose(0, 1)  # (variables, batch, l)
         outputs: list[Tensor] = []
         inputs: list[Tensor] = []
+        normalized = FreeLogWeights.apply if flows else normalize
         for layer, sources in zip(self.sectors.layers, self.sources, strict=True):
             count, partitions = layer.sectors.shape
             products = _products(sources, outputs, leaves[..., : layer.columns], count * partitions)  # (U P, batch, c)
             products = products.unflatten(0, (count, partitions)).transpose(1, 2).flatten(2)  # (U, batch, P c)
             logits = weights(layer.kind_index, layer.sectors.flatten().to(leaves.device))
-            outputs.append(combine(products, normalize(layer.assemble(logits))))  # (U, batch, rows)
+            log_weights = normalized(layer.assemble(logits))  # (U, rows, P c)
+            outputs.append(combine(products, log_weights))  # (U, batch, rows)
             inputs.append(products)
         roots = _products(self.root_sources, outputs, leaves, len(self.sectors.structure.roots))  # (roots, batch, 1)
         return roots[..., 0].T, inputs

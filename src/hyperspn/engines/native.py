@@ -67,18 +67,21 @@ class NativeEngine(LayeredEngine):
     def rows_at_once(self) -> int:
         return max(1, VALUES_AT_ONCE // int(self.codes.widths.sum()))
 
-    def log_values(self, evidence: Evidence, leaves: Leaves, weights: WeightSource) -> Tensor:
+    def log_values(self, evidence: Evidence, leaves: Leaves, weights: WeightSource, flows: bool = False) -> Tensor:
         if not self._serves(evidence.values):
-            return super().log_values(evidence, leaves, weights)
+            return super().log_values(evidence, leaves, weights, flows)
+        if flows and evidence.missing.any():  # the flows of a variable that is integrated out, which a code cannot tell
+            return self.log_values_of(leaves.log_prob(evidence), weights, flows)
         codes = self.codes.codes(evidence)
         dense = None if self.codes.coded.all() else leaves.log_prob(evidence, categorical=False)
-        return self._evaluate(self.codes, codes, dense, weights, dict(weights.named_parameters()))
+        return self._evaluate(self.codes, codes, dense, weights, dict(weights.named_parameters()), flows)
 
-    def log_values_of(self, leaf_log_probs: Tensor, weights: WeightSource) -> Tensor:
+    def log_values_of(self, leaf_log_probs: Tensor, weights: WeightSource, flows: bool = False) -> Tensor:
         if not self._serves(leaf_log_probs):
-            return super().log_values_of(leaf_log_probs, weights)
+            return super().log_values_of(leaf_log_probs, weights, flows)
         codes = torch.empty(0, len(leaf_log_probs), dtype=torch.int8)
-        return self._evaluate(self.likelihoods, codes, leaf_log_probs, weights, {})
+        parameters: dict[str, Tensor] = dict(weights.named_parameters()) if flows else {}
+        return self._evaluate(self.likelihoods, codes, leaf_log_probs, weights, parameters, flows)
 
     def _serves(self, x: Tensor) -> bool:
         if self.strict and x.device.type != "cpu":
@@ -92,9 +95,10 @@ class NativeEngine(LayeredEngine):
         leaf_log_probs: Tensor | None,
         weights: WeightSource,
         parameters: dict[str, Tensor],
+        flows: bool,
     ) -> Tensor:
         """The log-value of every tree, (batch, trees); the dense leaves' largest likelihoods go around the trees."""
-        evaluation = Evaluation(reading, codes, weights, tuple(parameters))
+        evaluation = Evaluation(reading, codes, weights, tuple(parameters), flows)
         if leaf_log_probs is None:
             return LogValues.apply(evaluation, None, *parameters.values())
         scaled, scale = reading.scaled(leaf_log_probs)
@@ -169,14 +173,18 @@ class Evaluation:
         codes: The categories, (coded variables, batch).
         weights: Who writes the weights.
         names: The weight source's parameters that are handed in.
+        flows: Whether the gradients of the weights are expected flows.
     """
 
-    def __init__(self, reading: Reading, codes: Tensor, weights: WeightSource, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, reading: Reading, codes: Tensor, weights: WeightSource, names: tuple[str, ...], flows: bool
+    ) -> None:
         self.reading = reading
         self.pieces = reading.trees.pieces
         self.codes = codes
         self.weights = weights
         self.names = names
+        self.flows = flows
         self.threads = torch.get_num_threads()
 
     def logits(self, chunk: Chunk, parameters: Parameters) -> Logits:
@@ -223,7 +231,8 @@ class Evaluation:
                 seeds,
                 _ends(piece.trees),
                 self.threads,
-                bases=chunk.bases,
+                self.flows,
+                chunk.bases,
             )
             yield logits, _tensors(found), _tensor(dense_gradient)
 
@@ -270,6 +279,7 @@ class Walk:
         log_space: bool,
     ) -> None:
         self.rows = rows
+        self.flows = evaluation.flows
         self.codes = evaluation.codes[:, rows].contiguous()
         self.dense = None if dense is None else dense[:, rows].contiguous()
         self.state: Any = None
@@ -288,7 +298,7 @@ class Walk:
 
     def backward(self, chunk: Chunk, logits: Logits, seed: Tensor) -> Any:
         seeds = seed[self.rows].contiguous()
-        return self.state.backward(logits, self.codes, self.dense, seeds, *_ends(chunk.nodes), bases=chunk.bases)
+        return self.state.backward(logits, self.codes, self.dense, seeds, *_ends(chunk.nodes), self.flows, chunk.bases)
 
 
 class LogValues(torch.autograd.Function):

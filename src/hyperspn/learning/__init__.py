@@ -1,5 +1,6 @@
 """Learning: circuits from data."""
 
+from .em import EM
 from .train import History, fit
 
-__all__ = ["History", "fit"]
+__all__ = ["EM", "History", "fit"]

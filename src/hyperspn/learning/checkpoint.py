@@ -9,13 +9,12 @@ import os
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 from zipfile import ZipFile
 
 import torch
 
 from torch import Tensor
-from torch.optim import Optimizer
 
 from ..circuit import Circuit
 
@@ -24,6 +23,14 @@ FORMAT_VERSION = 1
 
 Parameters = dict[str, Tensor]
 Evaluation = dict[str, Any]  # step, train, valid, seconds
+
+
+class Learner(Protocol):
+    """What a checkpoint needs to know of an optimiser."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
 
 
 class Folder:
@@ -43,7 +50,7 @@ class Folder:
         self.model = Path(path) / "model.safetensors"
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
 
-    def resume(self, circuit: Circuit, optimizer: Optimizer) -> tuple[list[Evaluation], Parameters]:
+    def resume(self, circuit: Circuit, optimizer: Learner) -> tuple[list[Evaluation], Parameters]:
         """Brings circuit and optimiser back to the last evaluation, if there was one: all evaluations, best parameters."""
         if not self.checkpoint.exists():
             self.model.unlink(missing_ok=True)
@@ -54,7 +61,7 @@ class Folder:
         self._write_log(content["evaluations"])
         return content["evaluations"], content["best"]
 
-    def keep(self, circuit: Circuit, optimizer: Optimizer, evaluations: list[Evaluation], best: Parameters) -> None:
+    def keep(self, circuit: Circuit, optimizer: Learner, evaluations: list[Evaluation], best: Parameters) -> None:
         """Writes what `resume` reads."""
         content = {
             "format": FORMAT,

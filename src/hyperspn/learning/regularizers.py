@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import log1p
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..circuit import Circuit
+from ..leaves import Categorical, Leaves
 from ..sectors import Sectors
 from ..weights import WeightSource
 
@@ -65,6 +67,54 @@ class Dropout(WeightSource):
         used = torch.arange(columns) < self.used_columns[kind][ids, None, None]  # (ids, 1, columns)
         largest = draws.masked_fill(~used, -1).amax(-1, keepdim=True)  # (ids, rows, 1)
         return draws >= largest.minimum(self.rates[kind][ids, None, None])
+
+
+class Softening(WeightSource):
+    """Data softening: an observed category x counts as evidence for all C categories of its variable v.
+
+        log p(soft x) = log sum_y p(y) prod_v evidence(x_v, y_v),   evidence(x, y) = (1 - rate) [x = y] + rate / C
+
+    A sum over the categories of a variable, whose value at x is its weight w[x], then takes the value
+    (1 - rate) w[x] + rate / C. So that is the weight written here, with the rows as they are; in logits
+
+        logit(s, o, x) <- log((1 - rate) exp(logit(s, o, x)) + rate / C sum_y exp(logit(s, o, y)))
+
+    Soft evidence is from A. Liu and G. Van den Broeck, Tractable regularization of probabilistic circuits, NeurIPS
+    2021. Variables that are not categorical stay as they are.
+
+    Arguments:
+        weights: The source that writes the weights.
+        sectors: The sectors that it writes.
+        leaves: The distributions of the variables.
+        rate: The part of the evidence that goes to all categories alike.
+    """
+
+    def __init__(self, weights: WeightSource, sectors: Sectors, leaves: Leaves, rate: float) -> None:
+        super().__init__()
+        if not 0 <= rate < 1:
+            raise ValueError(f"expected softening >= 0 and < 1, found {rate}")
+        self.source = weights
+        self.kinds = sectors.kinds
+        self.rate = rate
+        sizes = [family.categories if isinstance(family, Categorical) else 0 for family in leaves.families]
+        self.categories = [torch.zeros(kind.count, dtype=torch.int64, device="cpu") for kind in sectors.kinds]
+        for layer in (layer for layer in sectors.layers if layer.is_leaf):
+            categories = torch.tensor(sizes, device="cpu")[layer.factors]
+            variables = layer.offsets.diff()  # of each leaf region
+            if categories[variables.repeat_interleave(variables) > 1].any():
+                raise ValueError("expected leaf regions of one variable for softening, found several variables in one")
+            self.categories[layer.kind_index][layer.sectors[:, 0]] = categories[layer.offsets[:-1]]
+
+    def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
+        logits = self.source(kind, ids)
+        categories = self.categories[kind][ids if isinstance(ids, slice) else ids.cpu()].to(logits.device)
+        blocks = logits.unflatten(1, (self.kinds[kind].rows, self.kinds[kind].columns))  # (ids, rows, columns)
+        (soft,) = categories.nonzero(as_tuple=True)
+        hard, categories = blocks[soft], categories[soft, None, None]
+        used = torch.arange(hard.shape[-1], device=logits.device) < categories  # (soft, 1, columns)
+        total = hard.masked_fill(~used, -torch.inf).logsumexp(-1, keepdim=True)  # (soft, rows, 1)
+        softened = torch.logaddexp(hard + log1p(-self.rate), total + (self.rate / categories.to(logits.dtype)).log())
+        return blocks.index_copy(0, soft, softened).flatten(1)
 
 
 @contextmanager

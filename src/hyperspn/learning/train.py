@@ -1,12 +1,13 @@
-"""Training: Adam on the log-likelihood of random batches, in one loop that can be stopped and resumed at any moment."""
+"""Training: Adam or EM on the log-likelihood of random batches, in one loop that can be stopped and resumed."""
 
 from __future__ import annotations
 
 import os
 
+from collections.abc import Callable
 from math import isfinite
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -20,9 +21,14 @@ from ..circuit import Circuit
 from ..leaves import as_tensor
 from ..weights import WeightSource
 from .checkpoint import Evaluation, Folder, circuit_digest, copied, table_digest
-from .regularizers import Dropout, written_by
+from .em import EM
+from .regularizers import Dropout, Softening, written_by
 
 EVALUATED_ROWS = 5000
+IDLE: dict[str, dict[str, float | None]] = {  # the settings that an optimiser does not know, as they must be
+    "adam": {"step_size": 1.0, "pseudocount": 0.0},
+    "em": {"weight_decay": 0.0, "learning_rate": None, "dropout": 0.0},
+}
 
 Table = Tensor | np.ndarray
 
@@ -51,18 +57,23 @@ def fit(
     batch_size: int = 500,
     evaluate_every: int = 200,
     patience: int | None = None,
+    optimizer: Literal["adam", "em"] = "adam",
     weight_decay: float = 0.0,
     learning_rate: float | None = None,
+    step_size: float = 1.0,
+    pseudocount: float = 0.0,
     dropout: float = 0.0,
+    softening: float = 0.0,
     seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> History:
-    """Learns the parameters of a circuit by Adam, and leaves it with the best ones on the validation rows.
+    """Learns the parameters of a circuit, and leaves it with the best ones on the validation rows.
 
         minimise  -sum_{x in batch} log p(x),   with the gradient of weight_decay / 2 |parameters|^2 added
 
-    Missing values (NaN) are integrated out. With a `folder`, the run is written there at every evaluation:
+    by Adam, or without weight decay by expectation maximisation (see `EM`): on all rows where `batch_size` is not
+    smaller than their number, or else stochastic EM, which wants a smaller `step_size` and a `pseudocount`. Missing values (NaN) are integrated out. With a `folder`, the run is written there at every evaluation:
     ``log.jsonl``, ``checkpoint.pt``, and in the end ``model.safetensors``. The same call goes on where the last one
     stopped, whatever stopped it, and ends with the same numbers as if nothing had.
 
@@ -74,9 +85,13 @@ def fit(
         batch_size: The number of rows in a batch: drawn without replacement, anew at each step.
         evaluate_every: The number of steps between evaluations.
         patience: After how many evaluations without a better validation value to stop; None for never.
-        weight_decay: The strength of the L2 penalty on all parameters.
-        learning_rate: One learning rate for all parameters, in place of the circuit's own (`parameter_groups`).
-        dropout: The probability of an edge of a sum to be dropped at a step (see `Dropout`).
+        optimizer: "adam", or "em" for circuits with direct weights.
+        weight_decay: Of Adam, the strength of the L2 penalty on all parameters.
+        learning_rate: Of Adam, one learning rate for all parameters, in place of the circuit's own (`parameter_groups`).
+        step_size: Of EM, how far to go towards the optimum of a batch, > 0 and <= 1.
+        pseudocount: Of EM, how many rows' worth of uniform flow each sum is given.
+        dropout: The probability of an edge of a sum to be dropped at a step (see `Dropout`); not with EM.
+        softening: The part of an observed category that counts for all categories alike (see `Softening`).
         seed: Determines batches and dropout.
         folder: Where to keep the run, if anywhere.
         progress: Whether to show a progress bar.
@@ -95,18 +110,23 @@ def fit(
         "patience": None if patience is None else _whole("patience", patience, least=1),
         "weight_decay": _number("weight_decay", weight_decay),
         "learning_rate": None if learning_rate is None else _number("learning_rate", learning_rate),
+        "step_size": _number("step_size", step_size),
+        "pseudocount": _number("pseudocount", pseudocount),
         "dropout": _number("dropout", dropout),
+        "softening": _number("softening", softening) or None,
         "seed": _whole("seed", seed, least=0),
     }
+    _check_idle(settings, optimizer)
     if patience is not None and valid is None:
         raise ValueError("expected validation rows for early stopping, found patience without them")
     rows = _checked(circuit, train, "train")
     held_out = None if valid is None else _checked(circuit, valid, "valid")
     shown = rows[batch_rows(len(rows), EVALUATED_ROWS, seed, step=0)]
-    weights = Dropout(circuit.weights, circuit.sectors, dropout, seed) if dropout else circuit.weights
-    optimizer = _adam(circuit, weight_decay, learning_rate)
+    weights = Softening(circuit.weights, circuit.sectors, circuit.leaves, softening) if softening else circuit.weights
+    weights = Dropout(weights, circuit.sectors, dropout, seed) if dropout else weights
+    learner = EM(circuit, step_size, pseudocount) if optimizer == "em" else _adam(circuit, weight_decay, learning_rate)
     run = None if folder is None else Folder(folder, {**settings, **_digests(circuit, rows, held_out)})
-    evaluations, best = run.resume(circuit, optimizer) if run else ([], copied(circuit))
+    evaluations, best = run.resume(circuit, learner) if run else ([], copied(circuit))
 
     step, seconds = (evaluations[-1]["step"], evaluations[-1]["seconds"]) if evaluations else (-1, 0.0)
     start = perf_counter() - seconds
@@ -117,14 +137,14 @@ def fit(
                 step += 1
                 if step > 0:
                     batch = rows[batch_rows(len(rows), batch_size, seed, step)]
-                    _learn(circuit, weights, optimizer, batch, step)
+                    _learn(circuit, weights, learner, batch, step)
                 if step % evaluate_every == 0 or step == steps:
                     means = {"train": _mean(circuit, shown, step), "valid": _mean(circuit, held_out, step)}
                     evaluations.append({"step": step, **means, "seconds": perf_counter() - start})
                     if evaluations[-1] is _best(evaluations):
                         best = copied(circuit)
                     if run:
-                        run.keep(circuit, optimizer, evaluations, best)
+                        run.keep(circuit, learner, evaluations, best)
                 bar.update(task, completed=step, description=_summary(evaluations))
     finally:
         circuit.load_state_dict(best)
@@ -139,29 +159,32 @@ def batch_rows(rows: int, batch_size: int, seed: int, step: int) -> Tensor:
     return torch.from_numpy(generator.choice(rows, min(batch_size, rows), replace=False, shuffle=False))
 
 
-def _learn(circuit: Circuit, weights: WeightSource, optimizer: Optimizer, batch: Tensor, step: int) -> None:
+def _learn(circuit: Circuit, weights: WeightSource, learner: Optimizer | EM, batch: Tensor, step: int) -> None:
     """One step of the optimiser."""
-    optimizer.zero_grad()
     with written_by(circuit, weights):
+        if isinstance(learner, EM):
+            _log_prob(learner.step, batch, step)
+            return
         if isinstance(weights, Dropout):
             weights.step = step
-        loss = -_log_prob(circuit, batch, step).sum()
+        learner.zero_grad()
+        loss = -_log_prob(circuit.log_prob, batch, step).sum()
         loss.backward()
-    optimizer.step()
+    learner.step()
 
 
 @torch.no_grad()
 def _mean(circuit: Circuit, table: Tensor | None, step: int) -> float | None:
     """The mean log-likelihood of a table, if there is one."""
-    if not all(parameter.isfinite().all() for parameter in circuit.parameters()):
+    if not all((parameter < torch.inf).all() for parameter in circuit.parameters()):
         raise FloatingPointError(_not_finite("parameters that are not", step))
-    return None if table is None else _log_prob(circuit, table, step).double().mean().item()
+    return None if table is None else _log_prob(circuit.log_prob, table, step).double().mean().item()
 
 
-def _log_prob(circuit: Circuit, table: Tensor, step: int) -> Tensor:
+def _log_prob(log_prob: Callable[[Tensor], Tensor], table: Tensor, step: int) -> Tensor:
     """log p of rows that were checked before, (rows,): finite, or else the run cannot go on."""
     try:
-        log_p = circuit.log_prob(table)
+        log_p = log_prob(table)
     except ValueError as error:
         raise FloatingPointError(_not_finite("weights that are not", step)) from error
     if not log_p.isfinite().all():
@@ -170,7 +193,17 @@ def _log_prob(circuit: Circuit, table: Tensor, step: int) -> Tensor:
 
 
 def _not_finite(what: str, step: int) -> str:
-    return f"expected finite numbers, found {what} at step {step}: try a smaller learning rate, in another folder"
+    advice = "try a smaller learning rate (with EM, a smaller step size or a pseudocount), in another folder"
+    return f"expected finite numbers, found {what} at step {step}: {advice}"
+
+
+def _check_idle(settings: dict[str, Any], optimizer: str) -> None:
+    """Takes the settings out that belong to the other optimiser, unless they were meant."""
+    if optimizer not in IDLE:
+        raise ValueError(f"expected optimizer 'adam' or 'em', found {optimizer!r}")
+    for name, idle in IDLE[optimizer].items():
+        if (found := settings.pop(name)) != idle:
+            raise ValueError(f"expected no {name} with optimizer {optimizer!r}, found {found}")
 
 
 def _adam(circuit: Circuit, weight_decay: float, learning_rate: float | None) -> Optimizer:
