@@ -59,7 +59,7 @@ def HyperSPN(
     embedding_dim: int = 5,
     latent_dim: int = 4,
     features: int = 8,
-    hidden: Sequence[int] = (20, 20),
+    hidden: Sequence[int] | None = None,
     leaves: LeafChoice = Categorical(2),
     structure: RegionGraph | None = None,
     init: Initialisation = "uniform",
@@ -73,7 +73,8 @@ def HyperSPN(
         embedding_dim: The size of a sector's embedding ("hyper").
         latent_dim: The size of a replica's latent vector ("factored").
         features: The number of features that the network makes of it ("factored").
-        hidden: The widths of the network's hidden layers; the paper's h is the last one of (20, h).
+        hidden: The widths of the network's hidden layers: by default (20, 20), where the paper's h is the last one,
+            or (64, 64) for "factored".
         init: How the embeddings, or the base weights, start: "uniform" in [0, 1), or standard "normal".
 
     The other arguments are those of `SPN`.
@@ -89,9 +90,9 @@ def HyperSPN(
     sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure)
     with _seeded(seed):
         if weights == "hyper":
-            source: WeightSource = HyperWeights(sectors, embedding_dim, hidden, init)
+            source: WeightSource = HyperWeights(sectors, embedding_dim, (20, 20) if hidden is None else hidden, init)
         else:
-            source = FactoredWeights(sectors, latent_dim, features, hidden, init)
+            source = FactoredWeights(sectors, latent_dim, features, (64, 64) if hidden is None else hidden, init)
         return Circuit(sectors, Leaves(families), source, engine)
 
 

@@ -141,7 +141,7 @@ class FactoredWeights(WeightSource):
         sectors: Sectors,
         latent_dim: int = 4,
         features: int = 8,
-        hidden: Sequence[int] = (20, 20),
+        hidden: Sequence[int] = (64, 64),
         init: Initialisation = "uniform",
     ) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class FactoredWeights(WeightSource):
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return [
-            {"name": "heads", "params": [*self.heads, *self.bases], "lr": 5e-3},
+            {"name": "heads", "params": [*self.heads, *self.bases], "lr": 2e-2},
             {"name": "network", "params": [self.latents, *self.net.parameters()], "lr": 5e-3},
         ]
 

@@ -26,9 +26,11 @@ def mutual_information(
 ) -> FloatArray:
     """The mutual information of each pair of variables, in nats: (variables, variables), 0 on the diagonal.
 
-        I(i, j) = sum_{a, b} p(a, b) log(p(a, b) / (p(a) p(b))),   p(a, b) ~ count(x_i = a, x_j = b) + pseudocount
+        I(i, j) = sum_{a, b} p(a, b) log(p(a, b) / (p(a) p(b))) - (A - 1) (B - 1) / 2N
+        p(a, b) = (count(x_i = a, x_j = b) + pseudocount) / N
 
-    Only rows count where both values are known.
+    Only rows count where both values are known. What is subtracted is what independent variables with A and B values
+    seem to share in a table of finite length; the result is at least 0.
 
     Arguments:
         data: A table of numbers, (rows, variables), NaN where a value is unknown.
@@ -64,14 +66,18 @@ def _codes(data: ArrayLike, bins: int, continuous: ArrayLike | None) -> CodeArra
     """Every value as the number of its category or interval, -1 where it is unknown: (variables, rows)."""
     table = np.asarray(data)
     if table.ndim != 2 or 0 in table.shape or table.dtype.kind not in "biuf":
-        raise ValueError(f"expected a table of numbers with rows and columns, found {table.dtype} of shape {table.shape}")
+        raise ValueError(
+            f"expected a table of numbers with rows and columns, found {table.dtype} of shape {table.shape}"
+        )
     if np.isinf(table).any():
         raise ValueError("expected numbers, NaN where unknown, found infinity")
     if bins < 2:
         raise ValueError(f"expected bins >= 2, found {bins}")
     given = None if continuous is None else np.asarray(continuous)
     if given is not None and (given.dtype != bool or given.shape != table.shape[1:]):
-        raise ValueError(f"expected {table.shape[1]} booleans as continuous, found {given.dtype} of shape {given.shape}")
+        raise ValueError(
+            f"expected {table.shape[1]} booleans as continuous, found {given.dtype} of shape {given.shape}"
+        )
     codes = np.full(table.T.shape, -1, np.int32)
     for variable in range(table.shape[1]):
         column = table[:, variable].astype(np.float64)
@@ -110,6 +116,7 @@ def _information(codes: CodeArray, pseudocount: float = 0.5) -> FloatArray:
         total = counts.sum((0, 2))  # (variables, variables)
         shared = _x_log_x(counts).sum((0, 2)) + _x_log_x(total)
         shared -= _x_log_x(counts.sum(2)).sum(0) + _x_log_x(counts.sum(0)).sum(1)
+        shared -= (one.categories - 1) * (other.categories - 1) / 2
         information[np.ix_(one.variables, other.variables)] = shared / total
         information[np.ix_(other.variables, one.variables)] = (shared / total).T
     np.fill_diagonal(information, 0)
