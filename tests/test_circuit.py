@@ -16,9 +16,11 @@ import hyperspn
 from hyperspn import SPN, Categorical, Gaussian, HyperSPN
 
 
-@pytest.mark.parametrize("weights", ["direct", "hyper"])
 @pytest.mark.parametrize(
-    ("name", "leaves"), [(name, "binary") for name in STRUCTURES] + [("trees10", "mixed"), ("shared", "mixed")]
+    ("name", "weights", "leaves"),
+    [(name, weights, "binary") for name in STRUCTURES for weights in ("direct", "hyper")]
+    + [(name, weights, "mixed") for name in ("trees10", "shared") for weights in ("direct", "hyper")]
+    + [("one tree", "factored", leaves) for leaves in ("binary", "mixed")],
 )
 def test_save_and_load(tmp_path, name, weights, leaves):
     n = STRUCTURES[name].num_variables

@@ -7,8 +7,11 @@ from hyperspn import SPN, Categorical, Gaussian
 from hyperspn.engines.layered import log_max, log_sum
 
 
-@pytest.mark.parametrize("weights", ["direct", "hyper"])
-@pytest.mark.parametrize("name", STRUCTURES)
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [(name, weights) for name in STRUCTURES for weights in ("direct", "hyper")]
+    + [(name, "factored") for name in ("one tree", "caterpillar", "shared")],
+)
 def test_probabilities_follow_the_definition_node_by_node(name, weights):
     circuit = make(name, weights)
     worlds = all_worlds(circuit)
@@ -25,8 +28,11 @@ def test_mixed_leaves_follow_the_definition_node_by_node():
     torch.testing.assert_close(circuit.log_prob(rows).exp(), expected, rtol=1e-10, atol=0)
 
 
-@pytest.mark.parametrize("weights", ["direct", "hyper"])
-@pytest.mark.parametrize("name", ["trees5", "shared", "caterpillar", "wide leaves"])
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [(name, weights) for name in ("trees5", "shared", "caterpillar", "wide leaves") for weights in ("direct", "hyper")]
+    + [("one tree", "factored")],
+)
 def test_gradients(name, weights):
     n = STRUCTURES[name].num_variables
     families = [Gaussian(2, max_variance=3.0)] * n if name == "wide leaves" else mixed_families(n)

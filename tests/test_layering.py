@@ -11,7 +11,8 @@ import hyperspn
 PACKAGE = Path(hyperspn.__file__).parent
 LAYERS = [
     {"structures.region_graph"},
-    {"structures.binary_trees"},
+    {"structures.mutual_information"},
+    {"structures.binary_trees", "structures.chow_liu"},
     {"structures", "compiled"},
     {"sectors", "network"},
     {"weights", "leaves"},

@@ -1,13 +1,17 @@
+from functools import partial
+
 import pytest
 import torch
 
-from worlds import CATERPILLAR
+from worlds import CATERPILLAR, make
 
 from hyperspn import SPN, Categorical, HyperSPN
 from hyperspn.structures import binary_trees
 
+FACTORED = partial(HyperSPN, weights="factored")
 
-@pytest.mark.parametrize("assemble", [SPN, HyperSPN])
+
+@pytest.mark.parametrize("assemble", [SPN, HyperSPN, FACTORED])
 def test_seeds_decide_everything_and_leave_the_global_state_alone(assemble):
     before = torch.get_rng_state()
     first, second, other = (assemble(9, seed=seed) for seed in (3, 3, 4))
@@ -27,6 +31,29 @@ def test_the_defaults_are_the_published_ones():
         assert 0 <= parameter.min() < parameter.max() < 1
 
 
+def test_a_further_replica_of_a_factored_hyperspn_costs_a_latent_vector_and_a_mixture_weight():
+    few, many = FACTORED(16, replicas=10), FACTORED(16, replicas=30, latent_dim=4)
+    assert many.num_parameters - few.num_parameters == 20 * (4 + 1)
+    assert many.structure == binary_trees(16, replicas=30, shared=True)
+
+
+def test_each_latent_vector_writes_the_weights_of_its_own_replica():
+    circuit = make("one tree", "factored")
+    evidence = circuit.leaves.read(torch.randint(2, (20, 6), generator=torch.Generator().manual_seed(0)))
+    roots = lambda: circuit.engine.log_values(evidence, circuit.leaves, circuit.weights).detach()  # (batch, 3)
+    before = roots()
+    circuit.weights.latents.data[1] = circuit.weights.latents.data[2]
+    after = roots()
+    torch.testing.assert_close(after[:, [0, 2, 2]], before[:, [0, 2, 2]])
+    torch.testing.assert_close(after[:, 1], before[:, 2])
+    assert not torch.allclose(before[:, 1], before[:, 2])
+
+
+def test_weights_are_written_in_one_of_two_ways():
+    with pytest.raises(ValueError, match="'hyper' or 'factored', found 'direct'"):
+        HyperSPN(4, weights="direct")
+
+
 def test_a_given_structure_is_used():
     assert SPN(5, structure=CATERPILLAR).structure is CATERPILLAR
     with pytest.raises(ValueError, match="structure of 4 variables, found one of 5"):
@@ -39,7 +66,7 @@ def test_leaves_must_fit(leaves):
         SPN(4, leaves=leaves)
 
 
-@pytest.mark.parametrize("assemble", [SPN, HyperSPN])
+@pytest.mark.parametrize("assemble", [SPN, HyperSPN, FACTORED])
 def test_training_raises_the_likelihood(assemble):
     circuit = assemble(8, replicas=5)
     x = torch.randint(2, (64, 1), generator=torch.Generator().manual_seed(0)).expand(-1, 8)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,13 @@ import torch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import SHARED, WIDE_LEAVES, missing_patterns, sharpened
+from worlds import ROWS, SHARED, WIDE_LEAVES, missing_patterns, sharpened
 
 from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN, RegionGraph
 from hyperspn.engines import LayeredEngine, NativeEngine, native
 from hyperspn.engines.trees import Trees
 from hyperspn.sectors import Sectors
-from hyperspn.structures import binary_trees
+from hyperspn.structures import binary_trees, chow_liu
 
 LEAVES = {
     "binary": [Categorical(2)],
@@ -54,6 +55,9 @@ STRUCTURES = {
     "random": random_forest(9, trees=3, seed=1),
     "star": RegionGraph.from_regions([{"variables": [v]} for v in range(12)] + [{"partitions": [list(range(12))]}]),
     "one tree": binary_trees(13, replicas=1),
+    "shared balanced": binary_trees(7, replicas=3, shared=True),
+    "shared chow-liu": chow_liu(ROWS, replicas=4, shared=True),
+    "chow-liu": chow_liu(ROWS, replicas=4),
 }
 
 
@@ -116,6 +120,16 @@ def test_chunks_of_every_size_agree(monkeypatch, name, assemble, leaves, weights
     one, other = pair(STRUCTURES[name], assemble, leaves)
     pieces = one.engine.codes.trees.pieces
     assert name in ("one variable", "star") or len(pieces) > 1 or len(pieces[0].chunks) > 1
+    assert_same(one, other, rows_of(one))
+    torch.testing.assert_close(one.marginals(rows_of(one)), other.marginals(rows_of(one)))
+
+
+@pytest.mark.parametrize("weights_at_once", [1, 60, 150, 300, 2**22])
+@pytest.mark.parametrize("leaves", ["binary", "mixed"])
+@pytest.mark.parametrize("name", ["shared balanced", "shared chow-liu"])
+def test_chunks_of_factored_weights_agree(monkeypatch, name, leaves, weights_at_once):
+    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
+    one, other = pair(STRUCTURES[name], partial(HyperSPN, weights="factored"), leaves)
     assert_same(one, other, rows_of(one))
     torch.testing.assert_close(one.marginals(rows_of(one)), other.marginals(rows_of(one)))
 

@@ -15,6 +15,7 @@ from hyperspn.structures import binary_trees
 
 CASES = [(name, weights, "binary") for name in STRUCTURES if name != "wide leaves" for weights in ("direct", "hyper")]
 CASES += [(name, weights, "mixed") for name in ("trees5", "shared", "caterpillar") for weights in ("direct", "hyper")]
+CASES += [("one tree", "factored", leaves) for leaves in ("binary", "mixed")]
 CASES += [("wide leaves", weights, "counts") for weights in ("direct", "hyper")]
 
 

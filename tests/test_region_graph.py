@@ -1,10 +1,5 @@
-from itertools import pairwise
-
-import numpy as np
 import pytest
 
-from hypothesis import given
-from hypothesis import strategies as st
 from worlds import CATERPILLAR, SHARED, STRUCTURES, WIDE_LEAVES
 
 from hyperspn.structures import RegionGraph, binary_trees
@@ -74,42 +69,3 @@ def test_inconsistent_arrays_are_refused():
             RegionGraph(4, **{**arrays, name: arrays[name][:-1]})
     with pytest.raises(ValueError, match="spare_sectors"):
         RegionGraph(4, **arrays, spare_sectors=-1)
-
-
-@given(n=st.integers(1, 40), replicas=st.integers(1, 4), seed=st.integers(0, 5))
-def test_binary_trees(n, replicas, seed):
-    graph = binary_trees(n, replicas, seed)
-    size = 2 * n - n.bit_count()
-    assert graph.is_forest
-    assert graph.num_regions == replicas * size
-    assert graph.spare_sectors == replicas * n.bit_count()
-    assert len(graph.roots) == replicas
-    for replica, root in enumerate(graph.roots):
-        assert graph.scope(root) == tuple(range(n))
-        widths = np.bincount(graph.heights[replica * size : (replica + 1) * size]).tolist()
-        assert widths[0] == n
-        assert widths[-1] == 1
-        assert all(above == below // 2 for below, above in pairwise(widths))
-    assert graph == binary_trees(n, replicas, seed)
-
-
-def test_binary_trees_merge_the_last_three_of_an_odd_level():
-    graph = binary_trees(7, replicas=1)
-    assert [graph.partitions(region)[0] for region in range(7, 11)] == [[0, 1], [2, 3], [4, 5, 6], [7, 8, 9]]
-
-
-def test_binary_trees_differ_by_seed_and_replica():
-    orders = binary_trees(30, replicas=2, seed=0).leaf_variables.reshape(2, 30)
-    assert (orders[0] != orders[1]).any()
-    assert binary_trees(30, seed=0) != binary_trees(30, seed=1)
-
-
-@pytest.mark.parametrize(("n", "replicas"), [(0, 1), (3, 0), (-1, 1)])
-def test_binary_trees_need_a_variable_and_a_replica(n, replicas):
-    with pytest.raises(ValueError, match="at least one"):
-        binary_trees(n, replicas)
-
-
-def test_large_structures_stay_small():
-    graph = binary_trees(4096, replicas=50)
-    assert sum(array.nbytes for array in graph.arrays().values()) < 20e6

@@ -1,14 +1,24 @@
 import pytest
 import torch
 
+from torch.func import functional_call
+
+from hyperspn import RegionGraph
 from hyperspn.sectors import Sectors
 from hyperspn.structures import binary_trees
-from hyperspn.weights import DirectWeights, HyperWeights, normalize
+from hyperspn.weights import DirectWeights, FactoredWeights, HyperWeights, normalize
+
+SOURCES = [DirectWeights, HyperWeights, FactoredWeights]
 
 
 @pytest.fixture
 def sectors():
-    return Sectors(binary_trees(4, replicas=2), 3, [2, 3, 6, 6])
+    """Two replicas of one tree."""
+    first, second = (
+        [{"variables": [v]} for v in range(4)] + [{"partitions": [[c, c + 1, c + 2]]}, {"partitions": [[c + 4, c + 3]]}]
+        for c in (0, 6)
+    )
+    return Sectors(RegionGraph.from_regions(first + second, spare_sectors=4), 3, [2, 3, 6, 6])
 
 
 def test_direct_weights_are_their_parameters(sectors):
@@ -27,14 +37,65 @@ def test_hyper_weights_are_the_network_of_the_embeddings(sectors):
     assert source.num_parameters == 16 * 4 + (4 * 6 + 6) + (6 * 9 + 9) + (6 * 18 + 18)
 
 
-@pytest.mark.parametrize("source", [DirectWeights, HyperWeights])
+def test_factored_weights_are_a_head_per_region_of_the_features_of_each_replica(sectors):
+    source = FactoredWeights(sectors, latent_dim=4, features=3, hidden=(6,))
+    hidden = torch.relu(source.latents @ source.net[0].weight.T + source.net[0].bias)
+    features = hidden @ source.net[1].weight.T + source.net[1].bias  # (replicas, features)
+    for kind, size, corners in ((0, 9, [(3, 2), (3, 3), (3, 3), (1, 3)]), (1, 18, [(3, 6), (3, 6)])):
+        written = source(kind, torch.arange(2 * len(corners))).view(2, len(corners), size)
+        place = 0
+        for region, (rows, columns) in enumerate(corners):
+            own = slice(place, place + rows * columns)
+            expected = torch.zeros(2, 3, size // 3)
+            corner = source.bases[kind][own] + torch.einsum("rf,fw->rw", features, source.heads[kind][:, own])
+            expected[:, :rows, :columns] = corner.view(2, rows, columns)
+            torch.testing.assert_close(written[:, region], expected.flatten(1))
+            place += rows * columns
+        assert source.bases[kind].shape == (place,)
+    assert source.num_parameters == 2 * 4 + (4 * 6 + 6) + (6 * 3 + 3) + (27 + 36) * (1 + 3)
+
+
+def test_factored_weights_need_replicas_of_one_tree():
+    for structure in (
+        binary_trees(5, replicas=2),
+        RegionGraph.from_regions([*_pair(0), {"variables": [0, 1]}]),
+        RegionGraph.from_regions([*_pair(0), {"variables": [0]}, {"variables": [1]}, {"partitions": [[4, 3]]}]),
+    ):
+        with pytest.raises(ValueError, match="replicas of one tree"):
+            FactoredWeights(Sectors(structure, 2, [2] * structure.num_variables))
+    FactoredWeights(Sectors(RegionGraph.from_regions(_pair(0) + _pair(3)), 2, [2, 2]))
+
+
+def _pair(first):
+    return [{"variables": [0]}, {"variables": [1]}, {"partitions": [[first, first + 1]]}]
+
+
+@pytest.mark.parametrize("source", SOURCES)
 def test_any_sectors_can_be_asked_for(sectors, source):
     weights = source(sectors)
-    everything = weights(0, torch.arange(12))
-    torch.testing.assert_close(weights(0, torch.tensor([7, 1])), everything[[7, 1]])
+    for kind, count in ((0, 8), (1, 4)):
+        everything = weights(kind, torch.arange(count))
+        for ids in ([3, 1], [2, 2], [], [0, 3, 1, 2]):
+            torch.testing.assert_close(weights(kind, torch.tensor(ids, dtype=torch.int64)), everything[ids])
+        for first in range(count):
+            for last in range(first, count + 1):
+                torch.testing.assert_close(weights(kind, slice(first, last)), everything[first:last])
 
 
-@pytest.mark.parametrize(("source", "rates"), [(DirectWeights, [2e-2]), (HyperWeights, [5e-3, 5e-3])])
+@pytest.mark.parametrize("ids", [torch.tensor([5, 0, 3, 5]), slice(1, 7), slice(5, 7)])
+@pytest.mark.parametrize("source", SOURCES)
+def test_gradients(sectors, source, ids):
+    weights = source(sectors).double()
+    parameters = dict(weights.named_parameters())
+    assert torch.autograd.gradcheck(
+        lambda *values: functional_call(weights, dict(zip(parameters, values, strict=True)), (0, ids)),
+        tuple(parameters.values()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "rates"), [(DirectWeights, [2e-2]), (HyperWeights, [5e-3, 5e-3]), (FactoredWeights, [2e-2, 5e-3])]
+)
 def test_parameter_groups_cover_everything_once(sectors, source, rates):
     weights = source(sectors)
     groups = weights.parameter_groups()
@@ -59,6 +120,9 @@ def test_widths_must_be_positive(sectors):
         HyperWeights(sectors, embedding_dim=0)
     with pytest.raises(ValueError, match=">= 1"):
         HyperWeights(sectors, hidden=(5, 0))
+    for options in ({"latent_dim": 0}, {"features": 0}, {"hidden": (0,)}):
+        with pytest.raises(ValueError, match=">= 1"):
+            FactoredWeights(sectors, **options)
 
 
 def test_normalized_weights_sum_to_one():

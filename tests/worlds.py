@@ -6,10 +6,13 @@ import itertools
 import json
 import math
 
+from functools import partial
+
+import numpy as np
 import torch
 
 from hyperspn import SPN, Binomial, Categorical, Circuit, Gaussian, HyperSPN, RegionGraph
-from hyperspn.structures import binary_trees
+from hyperspn.structures import binary_trees, chow_liu
 
 SHARED = RegionGraph.from_regions(
     [{"variables": [v]} for v in range(4)]
@@ -24,17 +27,20 @@ WIDE_LEAVES = RegionGraph.from_regions(
     [{"variables": [0, 3]}, {"variables": [1]}, {"variables": [2, 4]}, {"partitions": [[0, 1, 2]]}]
     + [{"variables": [4, 0]}, {"variables": [1, 2, 3]}, {"partitions": [[4, 5]]}]
 )
+ROWS = np.random.default_rng(0).integers(0, 2, (40, 6)).cumsum(1) % 2
 STRUCTURES = {
     **{f"trees{n}": binary_trees(n, replicas=3, seed=n) for n in (1, 2, 3, 5, 6, 10)},
     "shared": SHARED,
     "caterpillar": CATERPILLAR,
     "wide leaves": WIDE_LEAVES,
+    "chow-liu": chow_liu(ROWS, replicas=3),
+    "one tree": chow_liu(ROWS, replicas=3, shared=True),
 }
 
 
 def make(name: str, weights: str, layer_size: int = 3, seed: int = 0, **options) -> Circuit:
     structure = STRUCTURES[name]
-    assemble = {"direct": SPN, "hyper": HyperSPN}[weights]
+    assemble = {"direct": SPN, "hyper": HyperSPN, "factored": partial(HyperSPN, weights="factored")}[weights]
     circuit = assemble(structure.num_variables, layer_size, structure=structure, seed=seed, init="normal", **options)
     return sharpened(circuit.double(), seed)
 

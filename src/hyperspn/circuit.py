@@ -21,12 +21,12 @@ from .engines import choose_engine
 from .leaves import Binomial, Categorical, Gaussian, Leaves
 from .sectors import Sectors
 from .structures import RegionGraph
-from .weights import DirectWeights, HyperWeights, WeightSource, initial
+from .weights import DirectWeights, FactoredWeights, HyperWeights, WeightSource, initial
 
 FORMAT = "hyperspn"
 FORMAT_VERSION = 1
 FAMILIES = {family.__name__: family for family in (Categorical, Gaussian, Binomial)}
-SOURCES = {source.__name__: source for source in (DirectWeights, HyperWeights)}
+SOURCES = {source.__name__: source for source in (DirectWeights, HyperWeights, FactoredWeights)}
 
 
 class Circuit(nn.Module):

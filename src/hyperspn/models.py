@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 
@@ -11,7 +12,7 @@ from .circuit import Circuit
 from .leaves import Categorical, LeafFamily, Leaves
 from .sectors import Sectors
 from .structures import RegionGraph, binary_trees
-from .weights import DirectWeights, HyperWeights, Initialisation
+from .weights import DirectWeights, FactoredWeights, HyperWeights, Initialisation, WeightSource
 
 LeafChoice = LeafFamily | Sequence[LeafFamily]
 
@@ -54,19 +55,27 @@ def HyperSPN(
     replicas: int = 50,
     seed: int = 0,
     *,
+    weights: Literal["hyper", "factored"] = "hyper",
     embedding_dim: int = 5,
-    hidden: Sequence[int] = (20, 20),
+    latent_dim: int = 4,
+    features: int = 8,
+    hidden: Sequence[int] | None = None,
     leaves: LeafChoice = Categorical(2),
     structure: RegionGraph | None = None,
     init: Initialisation = "uniform",
     engine: str = "auto",
 ) -> Circuit:
-    """The same circuit as `SPN`, its weights written by a small network from one embedding per sector (section 3).
+    """The same circuit as `SPN`, its weights written by a small network (section 3).
 
     Arguments:
-        embedding_dim: The size of a sector's embedding.
-        hidden: The widths of the network's hidden layers; the paper's h is the last one of (20, h).
-        init: How the embeddings start: "uniform" in [0, 1), or standard "normal".
+        weights: What the network reads: one embedding per sector ("hyper", as in the paper), or one latent vector per
+            replica of a tree that all of them share ("factored", see `FactoredWeights`).
+        embedding_dim: The size of a sector's embedding ("hyper").
+        latent_dim: The size of a replica's latent vector ("factored").
+        features: The number of features that the network makes of it ("factored").
+        hidden: The widths of the network's hidden layers: by default (20, 20), where the paper's h is the last one,
+            or (64, 64) for "factored".
+        init: How the embeddings, or the base weights, start: "uniform" in [0, 1), or standard "normal".
 
     The other arguments are those of `SPN`.
 
@@ -74,9 +83,17 @@ def HyperSPN(
         >>> HyperSPN(num_variables=16).num_parameters
         9115
     """
+    if weights not in ("hyper", "factored"):
+        raise ValueError(f"expected weights 'hyper' or 'factored', found {weights!r}")
+    if structure is None and weights == "factored":
+        structure = binary_trees(num_variables, replicas, seed, shared=True)
     sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure)
     with _seeded(seed):
-        return Circuit(sectors, Leaves(families), HyperWeights(sectors, embedding_dim, hidden, init), engine)
+        if weights == "hyper":
+            source: WeightSource = HyperWeights(sectors, embedding_dim, (20, 20) if hidden is None else hidden, init)
+        else:
+            source = FactoredWeights(sectors, latent_dim, features, (64, 64) if hidden is None else hidden, init)
+        return Circuit(sectors, Leaves(families), source, engine)
 
 
 def _skeleton(

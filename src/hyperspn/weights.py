@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from torch import Tensor, nn
 
 from .network import relu_network
 from .sectors import Sectors
+from .structures import RegionGraph
 
 Initialisation = Literal["uniform", "normal"]
+Index = Tensor | slice
 
 
 class WeightSource(nn.Module):
@@ -115,6 +118,110 @@ class HyperWeights(WeightSource):
 
     def extra_repr(self) -> str:
         return f"embedding_dim={self.embeddings.shape[1]}, hidden={self.hidden}, init={self.init!r}"
+
+
+class FactoredWeights(WeightSource):
+    """A latent vector of each replica and a linear head of each region, with a small network in between.
+
+        weights(r, u) = base_u + head_u net(latents[r])
+
+    All replicas are the same tree, so that one more costs no more than a latent vector. Only the used corner of a
+    sector has parameters; elsewhere its weights are 0.
+
+    Arguments:
+        sectors: The sectors to write; sector u of replica r has the number r U + u among the r U of its kind.
+        latent_dim: The size of a replica's latent vector.
+        features: The number of outputs of the network.
+        hidden: The widths of the network's hidden layers.
+        init: How the base starts: "uniform" in [0, 1), or standard "normal".
+    """
+
+    def __init__(
+        self,
+        sectors: Sectors,
+        latent_dim: int = 4,
+        features: int = 8,
+        hidden: Sequence[int] = (64, 64),
+        init: Initialisation = "uniform",
+    ) -> None:
+        super().__init__()
+        widths = (latent_dim, *hidden, features)
+        if min(widths) < 1:
+            raise ValueError(f"expected latent_dim, hidden widths and features >= 1, found {widths}")
+        if not _replicas_are_alike(sectors.structure):
+            raise ValueError("expected replicas of one tree (shared=True), found trees that differ")
+        self.hidden = tuple(hidden)
+        self.init = init
+        self.numbers = _numbered_corners(sectors)
+        counts = [1 + int(numbers.max()) if numbers.numel() else 0 for numbers in self.numbers]
+        self.latents = nn.Parameter(torch.randn(len(sectors.structure.roots), latent_dim))
+        self.net = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths))
+        self.heads = nn.ParameterList(0.5 * torch.randn(features, count) for count in counts)
+        self.bases = nn.ParameterList(initial(count, init=init) for count in counts)
+
+    def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
+        numbers = self.numbers[kind].to(self.latents.device)  # (U, size)
+        replicas, regions, asked = _grid(ids, len(self.latents), len(numbers))
+        size, numbers = numbers.shape[1], numbers[regions].flatten()
+        places = (numbers >= 0).nonzero()[:, 0]
+        used = numbers[places]
+        features = relu_network(list(self.net), self.latents[replicas])  # (replicas, features)
+        weights = torch.addmm(self.bases[kind][used], features, self.heads[kind][:, used])  # (replicas, used)
+        blocks = weights.new_zeros(len(weights), len(numbers)).index_copy(1, places, weights)
+        return blocks.view(-1, size)[asked]
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return [
+            {"name": "heads", "params": [*self.heads, *self.bases], "lr": 2e-2},
+            {"name": "network", "params": [self.latents, *self.net.parameters()], "lr": 5e-3},
+        ]
+
+    def config(self) -> dict[str, Any]:
+        latent_dim, features = self.latents.shape[1], self.heads[0].shape[0]
+        return {"latent_dim": latent_dim, "features": features, "hidden": list(self.hidden), "init": self.init}
+
+    def extra_repr(self) -> str:
+        latent_dim, features = self.latents.shape[1], self.heads[0].shape[0]
+        return f"latent_dim={latent_dim}, features={features}, hidden={self.hidden}, init={self.init!r}"
+
+
+def _replicas_are_alike(structure: RegionGraph) -> bool:
+    """Whether the regions are those of one tree again and again."""
+    replicas = len(structure.roots)
+    size = structure.num_regions // replicas
+    owners = np.repeat(np.repeat(np.arange(structure.num_regions), structure.partition_counts), structure.arities)
+    arrays = {**structure.arrays(), "children": structure.children - owners // size * size}
+    return all(
+        len(array) % replicas == 0 and (array.reshape(replicas, -1) == array[: len(array) // replicas]).all()
+        for array in arrays.values()
+    )
+
+
+def _numbered_corners(sectors: Sectors) -> list[Tensor]:
+    """For each kind a number for each used weight of a replica's sectors, -1 for those not used: (U, size)."""
+    numbers = []
+    for index, kind in enumerate(sectors.kinds):
+        layers = [layer for layer in sectors.layers if layer.kind_index == index]
+        count = sum(layer.sectors.numel() for layer in layers) // len(sectors.structure.roots)
+        used = torch.zeros(count, kind.rows, kind.columns, dtype=torch.bool, device="cpu")
+        for layer in layers:
+            used[layer.sectors[layer.sectors < count], : layer.rows, : layer.columns] = True
+        numbers.append((used.flatten().cumsum(0) - 1).view(count, kind.size).masked_fill(~used.flatten(1), -1))
+    return numbers
+
+
+def _grid(ids: Index, replicas: int, regions: int) -> tuple[Index, Index, Index]:
+    """Replicas and regions whose pairs hold all sectors asked for, and the places of these among the pairs."""
+    if isinstance(ids, Tensor):
+        some_replicas, rows = (ids // regions).unique(return_inverse=True)
+        some_regions, columns = (ids % regions).unique(return_inverse=True)
+        return some_replicas, some_regions, rows * len(some_regions) + columns
+    first, last, _ = ids.indices(replicas * regions)
+    start, stop = first // max(regions, 1), -(-last // max(regions, 1))
+    asked = slice(first - start * regions, last - start * regions)
+    if stop - start == 1:
+        return slice(start, stop), asked, slice(None)
+    return slice(start, stop), slice(None), asked
 
 
 def initial(*shape: int, init: Initialisation) -> Tensor:
