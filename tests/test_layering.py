@@ -26,6 +26,7 @@ LAYERS = [
     {"learning"},
     {"datasets"},
     {"tables"},
+    {"estimators"},
     {""},
     {"cli"},
     {"__main__"},

@@ -2,6 +2,7 @@
 
 from . import datasets, queries, structures, tables
 from .circuit import Circuit, load
+from .estimators import HyperSPNDensity
 from .learning import fit
 from .leaves import Binomial, Categorical, Gaussian
 from .models import SPN, HyperSPN
@@ -16,6 +17,7 @@ __all__ = [
     "Circuit",
     "Gaussian",
     "HyperSPN",
+    "HyperSPNDensity",
     "RegionGraph",
     "datasets",
     "fit",
