@@ -31,8 +31,8 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):  # type: ignore[misc]
 
     X is an array or a pandas DataFrame, (rows, columns). Each column is recognised by its values (`tables.recognise`):
     numbers with decimals, or with more than 20 different values, are continuous; other numbers, booleans (as 0 and 1)
-    and strings, even those that look like numbers, are categories. NaN, None and the NA of pandas are missing values,
-    which are integrated out, in training too.
+    and strings, even those that look like numbers, are categories. NaN, None, the NA of pandas, and in an array of
+    strings what is missing in a CSV file, are missing values: they are integrated out, in training too.
 
     Arguments:
         model: "hyperspn", whose weights a small network writes, or "spn", with one parameter per weight.
@@ -145,7 +145,7 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """The log-density of each row in the units of X, with missing values integrated out, (rows,)."""
         check_is_fitted(self)
         x = self.schema_.encode(self._table(X))
-        return self.circuit_.log_prob(x).double().numpy() - self.schema_.log_scale(x)
+        return self.circuit_.log_prob(x).numpy() - self.schema_.log_scale(x)
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean log-density of the rows, as `GaussianMixture.score` has it (`KernelDensity.score` is the sum)."""
@@ -191,8 +191,7 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):  # type: ignore[misc]
         """
         count, target = len(self.classes_), self._target(self.schema_)
         x = self.schema_.encode(self._table(X, ignored=target))
-        posterior = self.circuit_.marginals(x)[:, target, :count].double().numpy()
-        return posterior / posterior.sum(1, keepdims=True)
+        return self.circuit_.marginals(x)[:, target, :count].numpy()
 
     @available_if(_has_target)  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> np.ndarray:

@@ -339,12 +339,12 @@ def recognise(
         _check_known(name, table.names)
     columns = []
     for name, values in zip(table.names, table.columns, strict=True):
-        if given.get(name):
-            columns.append(_categorical(name, given[name]))
-        elif name in given:
-            columns.append(_continuous(name, values, rows))
-        else:
+        if name not in given:
             columns.append(_recognise(name, values, rows, numeric_strings))
+        elif len(given[name]):
+            columns.append(_categorical(name, given[name]))
+        else:
+            columns.append(_continuous(name, values, rows))
     return Schema(tuple(columns))
 
 
