@@ -27,6 +27,7 @@ LAYERS = [
     {"learning"},
     {"datasets"},
     {"tables"},
+    {"estimators"},
     {""},
     {"experiments.settings", "experiments.parzen"},
     {"experiments.runs"},

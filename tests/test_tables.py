@@ -165,10 +165,10 @@ def test_npy(tmp_path, dtype):
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (np.zeros(3), r"expected an array of numbers, \(rows, columns\), found float64 of shape \(3,\)"),
+        (np.zeros(3), r"expected an array of numbers or strings, \(rows, columns\), found float64 of shape \(3,\)"),
         (np.zeros((0, 3)), "at least one row, found none"),
         (np.zeros((3, 0)), "a name for each column, found no column"),
-        (np.array([["a"]]), "found <U1 of shape"),
+        (np.array([[1j]]), "found complex128 of shape"),
         (np.array([[None]]), "Object arrays cannot be loaded"),
         (np.array([[1.0], [-np.inf]]), "finite numbers in column 'column 0', found an infinite one in row 2"),
     ],
@@ -230,8 +230,30 @@ def test_one_column_with_holes(tmp_path):
 def test_names_of_an_array():
     assert table_of(np.zeros((1, 2)), ["a", "b"]).names == ("a", "b")
     assert table_of(np.zeros((1, 2)), text("a", "b")).names == ("a", "b")
-    with pytest.raises(ValueError, match="expected 1 columns"):
+    with pytest.raises(ValueError, match="expected 2 names of columns, found 1"):
         table_of(np.zeros((1, 2)), ["a"])
+
+
+def test_array_of_strings(tmp_path):
+    x = np.array([["red", "1.5"], [" ", "nan"], ["blue ", "2"]])
+    assert [column.tolist() for column in table_of(x).columns] == [["red", None, "blue"], ["1.5", None, "2"]]
+    np.save(tmp_path / "table.npy", x)
+    assert same(read_table(tmp_path / "table.npy"), table_of(x))
+
+
+def test_array_of_objects():
+    x = np.array([["red", 2, True], [None, None, np.nan], ["3", np.float32("nan"), False], [4, 0.5, True]], object)
+    strings, numbers, booleans = table_of(x).columns
+    assert strings.tolist() == ["red", None, "3", 4]
+    np.testing.assert_array_equal(numbers, [2, np.nan, np.nan, 0.5])
+    np.testing.assert_array_equal(booleans, [1, np.nan, 0, 1])
+    with pytest.raises(TypeError, match=r"column 'a': .* must be a string or a real number, not 'dict'"):
+        table_of(np.array([[1], [{}]], object), ["a"])
+
+
+def test_missing_values_of_pandas():
+    pandas = pytest.importorskip("pandas")
+    assert table_of(np.array([["red"], [pandas.NA], [pandas.NaT]], object)).columns[0].tolist() == ["red", None, None]
 
 
 @pytest.mark.parametrize(
@@ -307,6 +329,51 @@ def test_categories_are_those_of_all_rows():
 def test_columns_that_cannot_be_used(values, message):
     with pytest.raises(ValueError, match=message):
         recognise(table(a=values))
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "categories"),
+    [
+        ([3, 1, 2, 7], "categorical", (1, 2, 3, 7)),
+        (np.arange(1, 4), "categorical", (1, 2, 3)),
+        (["3", "1", "2"], "categorical", ("1", "2", "3")),
+        ([], "continuous", ()),
+    ],
+)
+def test_given_categories(shop, given, kind, categories):
+    column = recognise(shop, categories={"size": given}).columns[1]
+    assert (column.kind, column.categories) == (kind, categories)
+    if kind == "continuous":
+        assert (column.mean, column.std, column.decimals) == (2, pytest.approx((2 / 3) ** 0.5), 0)
+    assert recognise(shop, categories={"size": given}).columns[2:] == recognise(shop).columns[2:]
+
+
+def test_given_categories_of_booleans():
+    schema = recognise(table(a=np.array([1, 1])), categories={"a": [True, False]})
+    assert schema.columns[0] == Column("a", "binary", (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sise": [1]}, "expected the name of a column, found 'sise'; did you mean size"),
+        ({"colour": []}, "expected numbers in column 'colour', found 'red'"),
+        ({"size": [1, "2"]}, "expected strings or numbers in ascending order"),
+    ],
+)
+def test_bad_categories(shop, given, message):
+    with pytest.raises(ValueError, match=message):
+        recognise(shop, categories=given)
+
+
+def test_strings_that_look_like_numbers():
+    numbers = table(a=text("1", "0.5", None), b=text(1, 0.5, None), c=np.array([1, 0.5, np.nan]))
+    assert [column.kind for column in recognise(numbers).columns] == ["continuous"] * 3
+    kinds = recognise(numbers, numeric_strings=False).columns
+    assert kinds[0] == Column("a", "binary", ("0.5", "1"))
+    assert [column.kind for column in kinds[1:]] == ["continuous"] * 2
+    with pytest.raises(ValueError, match="found 30 different values in 30 rows, like '0'"):
+        recognise(table(a=text(*map(str, range(30)))), numeric_strings=False)
 
 
 def test_encoding_and_decoding(shop):

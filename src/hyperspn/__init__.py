@@ -1,11 +1,16 @@
 """HyperSPNs: probabilistic circuits whose weights a small neural network writes."""
 
+from typing import TYPE_CHECKING, Any
+
 from . import datasets, queries, structures, tables
 from .circuit import Circuit, load
 from .learning import fit
 from .leaves import Binomial, Categorical, Gaussian
 from .models import SPN, HyperSPN
 from .structures import RegionGraph
+
+if TYPE_CHECKING:
+    from .estimators import HyperSPNDensity
 
 __version__ = "0.1.0"
 
@@ -16,6 +21,7 @@ __all__ = [
     "Circuit",
     "Gaussian",
     "HyperSPN",
+    "HyperSPNDensity",
     "RegionGraph",
     "datasets",
     "fit",
@@ -24,3 +30,12 @@ __all__ = [
     "structures",
     "tables",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports scikit-learn, which takes as long as all else together, only where it is wanted."""
+    if name != "HyperSPNDensity":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .estimators import HyperSPNDensity
+
+    return HyperSPNDensity

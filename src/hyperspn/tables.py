@@ -9,7 +9,7 @@ import re
 import sys
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from math import isfinite, isnan, log, nan
@@ -273,7 +273,7 @@ class Schema:
 
 
 def read_table(path: str | os.PathLike[str]) -> Table:
-    """Reads a .csv or .tsv file with a header, a .parquet file, or a .npy file of numbers.
+    """Reads a .csv or .tsv file with a header, a .parquet file, or a .npy file of numbers or strings.
 
     Empty cells, NA, NaN, nan, null and ? are missing.
     """
@@ -301,15 +301,27 @@ def write_table(table: Table, path: str | os.PathLike[str]) -> None:
 
 
 def table_of(x: np.ndarray, names: Sequence[str] | None = None) -> Table:
-    """The table of an array of numbers, (rows, columns), NaN where missing; by default named "column 0" and so on."""
-    if x.ndim != 2 or x.dtype.kind not in "biuf":
-        raise ValueError(f"expected an array of numbers, (rows, columns), found {x.dtype} of shape {x.shape}")
-    x = x.astype(np.uint8) if x.dtype.kind == "b" else x
+    """The table of an array, (rows, columns); by default its columns are named "column 0" and so on.
+
+    NaN is missing, so are None and the NA of pandas among objects, and among strings what is missing in a CSV file.
+    Objects without a string among them are numbers.
+    """
+    if x.ndim != 2 or x.dtype.kind not in "biufUO":
+        raise ValueError(
+            f"expected an array of numbers or strings, (rows, columns), found {x.dtype} of shape {x.shape}"
+        )
     names = [f"column {i}" for i in range(x.shape[1])] if names is None else names
-    return Table(tuple(names), tuple(x.T))
+    if len(names) != x.shape[1]:
+        raise ValueError(f"expected {x.shape[1]} names of columns, found {len(names)}")
+    return Table(tuple(names), tuple(_column(*named) for named in zip(names, x.T, strict=True)))
 
 
-def recognise(table: Table, train: NDArray[np.integer] | None = None) -> Schema:
+def recognise(
+    table: Table,
+    train: NDArray[np.integer] | None = None,
+    categories: Mapping[str, Sequence[str | float]] | None = None,
+    numeric_strings: bool = True,
+) -> Schema:
     """Finds out what each column is.
 
     Numbers with decimals, or with more than 20 different values, are continuous; two values are binary; all else is
@@ -318,9 +330,22 @@ def recognise(table: Table, train: NDArray[np.integer] | None = None) -> Schema:
     Arguments:
         table: The table.
         train: The training rows, whose mean and standard deviation count; all rows by default.
+        categories: For some columns the categories, in place of those found; none of them if it is continuous.
+        numeric_strings: Whether strings that look like numbers are numbers, as in a CSV file, or categories.
     """
     rows = np.arange(len(table)) if train is None else train
-    return Schema(tuple(_recognise(*named, rows) for named in zip(table.names, table.columns, strict=True)))
+    given = categories or {}
+    for name in given:
+        _check_known(name, table.names)
+    columns = []
+    for name, values in zip(table.names, table.columns, strict=True):
+        if name not in given:
+            columns.append(_recognise(name, values, rows, numeric_strings))
+        elif len(given[name]):
+            columns.append(_categorical(name, given[name]))
+        else:
+            columns.append(_continuous(name, values, rows))
+    return Schema(tuple(columns))
 
 
 class Splits(NamedTuple):
@@ -364,28 +389,50 @@ def split(rows: int, seed: int = 0, shares: Sequence[float] = (0.7, 0.1, 0.2)) -
     return np.split(np.random.default_rng(seed).permutation(rows), [rows - valid - test, rows - test])
 
 
-def _recognise(name: str, values: np.ndarray, train: NDArray[np.integer]) -> Column:
+def _recognise(name: str, values: np.ndarray, train: NDArray[np.integer], numeric_strings: bool) -> Column:
+    known = _known(name, values)
+    numbers = _numbers(known)
+    strange = np.isnan(numbers)
+    if not numeric_strings:
+        strange |= [isinstance(value, str) for value in known]
+    if strange.any():
+        strings = sorted({str(value) for value in known})
+        if len(strings) > max(MAX_LEVELS, len(known) / 2):
+            raise ValueError(
+                f"expected numbers or repeated strings in column {name!r}, found {len(strings)} different values "
+                f"in {len(known)} rows, like {known[strange][0]!r}: drop the column or mend it"
+            )
+        return _categorical(name, strings)
+    levels = np.unique(numbers)
+    decimals = _decimals(levels)
+    if len(levels) > 1 and (decimals != 0 or len(levels) > MAX_LEVELS):
+        return _continuous(name, values, train)
+    return _categorical(name, [int(level) if decimals == 0 else float(level) for level in levels])
+
+
+def _categorical(name: str, categories: Iterable[str | float]) -> Column:
+    plain = [value.item() if isinstance(value, np.generic) else value for value in categories]
+    values = {int(value) if isinstance(value, bool) else value for value in plain}
+    ordered = tuple(sorted(values, key=lambda value: (isinstance(value, str), value)))
+    return Column(name, "binary" if len(ordered) == 2 else "categorical", ordered)
+
+
+def _continuous(name: str, values: np.ndarray, train: NDArray[np.integer]) -> Column:
+    known = _known(name, values)
+    numbers = _numbers(known)
+    if np.isnan(numbers).any():
+        raise ValueError(f"expected numbers in column {name!r}, found {known[np.isnan(numbers)][0]!r}")
+    trained = _numbers(values[train])
+    trained = trained[~np.isnan(trained)]
+    moments = _moments(trained if len(set(trained)) > 1 else numbers)
+    return Column(name, "continuous", (), *moments, _decimals(numbers))
+
+
+def _known(name: str, values: np.ndarray) -> np.ndarray:
     known = values[~_missing(values)]
     if len(known) == 0:
         raise ValueError(f"expected values in column {name!r}, found only missing ones: drop the column")
-    numbers = _numbers(known)
-    strange = np.isnan(numbers)
-    if strange.any():
-        categories: list[Any] = sorted({str(value) for value in known})
-        if len(categories) > max(MAX_LEVELS, len(known) / 2):
-            raise ValueError(
-                f"expected numbers or repeated strings in column {name!r}, found {len(categories)} different values "
-                f"in {len(known)} rows, like {known[strange][0]!r}: drop the column or mend it"
-            )
-    else:
-        levels = np.unique(numbers)
-        decimals = _decimals(levels)
-        if len(levels) > 1 and (decimals != 0 or len(levels) > MAX_LEVELS):
-            trained = _numbers(values[train])
-            trained = trained[~np.isnan(trained)]
-            return Column(name, "continuous", (), *_moments(trained if len(set(trained)) > 1 else numbers), decimals)
-        categories = [int(level) if decimals == 0 else float(level) for level in levels]
-    return Column(name, "binary" if len(categories) == 2 else "categorical", tuple(categories))
+    return known
 
 
 def _decimals(numbers: NDArray[np.float64]) -> int | None:
@@ -452,6 +499,21 @@ def _read_npy(path: Path) -> Table:
         return table_of(np.lib.format.read_array(file, allow_pickle=False))
 
 
+def _column(name: str, values: np.ndarray) -> np.ndarray:
+    """A column of an array as tables hold it."""
+    if values.dtype.kind == "U":
+        return _strings(values)
+    if values.dtype.kind != "O":
+        return values.astype(np.uint8) if values.dtype.kind == "b" else values
+    holes = _missing(values)
+    if any(isinstance(value, str) for value in values):
+        return np.array([None if hole else value for hole, value in zip(holes, values, strict=True)], object)
+    try:
+        return np.where(holes, nan, values).astype(np.float64)
+    except TypeError as error:
+        raise TypeError(f"column {name!r}: {error}") from error
+
+
 def _strings(cells: Iterable[str | None]) -> np.ndarray:
     """A column of strings, None where missing."""
     stripped = [(cell or "").strip() for cell in cells]
@@ -485,7 +547,12 @@ def _objects(values: np.ndarray) -> np.ndarray:
 def _missing(values: np.ndarray) -> NDArray[np.bool_]:
     if values.dtype.kind != "O":
         return np.isnan(values)
-    return np.array([value is None or (isinstance(value, float) and isnan(value)) for value in values], bool)
+    return np.array([_is_missing(value) for value in values], bool)
+
+
+def _is_missing(value: Any) -> bool:
+    is_nan = isinstance(value, float | np.floating) and isnan(value)
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _is_finite(value: Any) -> bool:
