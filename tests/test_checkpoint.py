@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import pickle
@@ -130,6 +131,33 @@ def test_a_killed_run_resumes_and_ends_with_the_same_numbers(uninterrupted, tmp_
     assert untimed(run(again, tmp_path)) == untimed(history)
     assert same_parameters(again, model)
     assert {path.name for path in tmp_path.iterdir()} == {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders cannot be locked")
+def test_only_one_process_trains_in_a_folder(uninterrupted, tmp_path):
+    script = SCRIPT.format(tests=os.path.dirname(__file__))
+    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stderr=subprocess.DEVNULL)
+    try:
+        while not (tmp_path / "checkpoint.pt").exists():
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(ValueError, match=f"found another process training in {tmp_path}"):
+            run(circuit(), tmp_path)
+    finally:
+        process.kill()
+        process.wait()
+    assert untimed(run(circuit(), tmp_path)) == untimed(uninterrupted[1])
+
+
+def test_folders_that_cannot_be_locked_are_used_without(uninterrupted, tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("hyperspn.learning.checkpoint.fcntl.flock", no_locks)
+    assert untimed(run(circuit(), tmp_path)) == untimed(uninterrupted[1])
+    monkeypatch.setattr("hyperspn.learning.checkpoint.fcntl", None)
+    assert untimed(run(circuit(), tmp_path)) == untimed(uninterrupted[1])
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import typer
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -27,6 +28,8 @@ from .sectors import Sectors
 from .structures import binary_trees
 from .tables import Schema, Table
 from .weights import HyperWeights
+
+SHORT = 20
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
@@ -301,13 +304,11 @@ def reproduce(
         print("hyperspn: interrupted; the same command goes on", file=sys.stderr)
         raise typer.Exit(130) from None
     if as_json:
-        print(json.dumps({"rows": table.rows, "mean": table.mean}))
+        print(json.dumps({"rows": table.rows}))
         return
-    printed = RichTable(*(column.label for column in table.columns), title=table.title)
-    for cells in table.cells():
-        printed.add_row(*(f"[bold]{text}[/bold]" if bold else text for text, bold in cells))
-    Console().print(printed)
-    print(f"written to {results / what}.*")
+    _show(table)
+    kinds = "png and .svg" if what.startswith("figure") else "md and .csv"
+    print(f"written with all its columns to {results / what}.{kinds}")
 
 
 def _open(run: Path) -> tuple[Circuit, Schema]:
@@ -350,6 +351,23 @@ def _report(found: dict[str, Any], rows: list[Any], header: tuple[str, ...], as_
     for name, *cells in rows:
         table.add_row(str(name), *(_formatted(cell) for cell in cells))
     Console().print(table)
+
+
+def _show(table: experiments.Table) -> None:
+    """Prints as many columns as there is room for; short cells are not broken."""
+    console = Console(width=None if sys.stdout.isatty() else 240)
+    shown = RichTable(title=table.title, title_justify="left", box=SIMPLE_HEAD, padding=0)
+    room = console.width - 2
+    for label, *cells in zip([column.label for column in table.columns], *table.cells(), strict=True):
+        longest = max((len(text) for text, _ in cells), default=0)
+        width = max(min(longest, SHORT), *map(len, label.split()))
+        room -= width + 1
+        if room < 0 and shown.columns:
+            break
+        shown.add_column(label, min_width=width, justify="right" if shown.columns and longest <= SHORT else "left")
+    for row in table.cells():
+        shown.add_row(*(f"[bold]{text}[/bold]" if bold else text for text, bold in row[: len(shown.columns)]))
+    console.print(shown)
 
 
 def _formatted(cell: Any) -> str:

@@ -3,5 +3,6 @@
 from .artefacts import ARTEFACTS, Artefact
 from .reproduce import reproduce
 from .runs import Records, Run
+from .tables import Table
 
-__all__ = ["ARTEFACTS", "Artefact", "Records", "Run", "reproduce"]
+__all__ = ["ARTEFACTS", "Artefact", "Records", "Run", "Table", "reproduce"]

@@ -7,21 +7,32 @@ from typing import NamedTuple
 
 from . import tables
 from .runs import Records, Run
-from .settings import AMAZON, HAND_CRAFTED, TWENTY
-from .tables import BOTH, SWEEP, Column, Row
+from .settings import AMAZON, HAND_CRAFTED, METHODS, SETTINGS, TWENTY
+from .tables import BOTH, Column, Row
 
-DATASET = (Column("name", "data set"), Column("variables", "variables"))
+ALL = (*BOTH, "spn_small")
+
+DATASET = (Column("name", "data set"), Column("variables", "n"))
 OURS = (Column("weight_decay", "weight decay", group="ours"), Column("hyperspn", "HyperSPN", group="ours"))
 PUBLISHED = (
     Column("weight_decay_published", "published weight decay", group="published"),
     Column("hyperspn_published", "published HyperSPN", group="published"),
 )
+SEEDS = (Column("weight_decay_seeds", "seeds, weight decay"), Column("hyperspn_seeds", "seeds, HyperSPN"))
 CHOSEN = (
-    Column("weight_decay_setting", "chosen"),
-    Column("weight_decay_parameters", "parameters"),
-    Column("hyperspn_setting", "chosen"),
-    Column("hyperspn_parameters", "parameters"),
-    Column("hyperspn_seeds", "seeds"),
+    Column("weight_decay_chosen", "chosen w"),
+    Column("weight_decay_chosen_published", "published w"),
+    Column("hyperspn_chosen", "chosen h"),
+    Column("hyperspn_chosen_published", "published h"),
+)
+PARAMETERS = (
+    Column("weight_decay_parameters", "parameters, weight decay"),
+    Column("hyperspn_parameters", "parameters, HyperSPN"),
+)
+SWEEP = tuple(
+    Column(setting, f"{symbol} = {SETTINGS[setting].varied}", group=method)
+    for method, symbol in zip(BOTH, "wh", strict=True)
+    for setting in METHODS[method]
 )
 
 
@@ -35,13 +46,20 @@ class Artefact(NamedTuple):
     rows: Callable[[Records, Sequence[str]], list[Row]]
     columns: tuple[Column, ...]
 
-    def missing(self, records: Records, datasets: Sequence[str], seeds: int | None = None) -> list[Run]:
+    def missing(self, records: Records, datasets: Sequence[str], seeds: int) -> list[Run]:
         """The runs to train next; once these are there, ask again."""
         return [
-            run
+            run for dataset in datasets for method in self.methods for run in records.missing(dataset, method, seeds)
+        ]
+
+    def later(self, records: Records, datasets: Sequence[str], seeds: int) -> list[Run]:
+        """Runs like those that follow: the other seeds of settings that are not chosen yet."""
+        return [
+            Run(dataset, METHODS[method][0], seed)
             for dataset in datasets
             for method in self.methods
-            for run in records.missing(dataset, method, seeds or self.seeds)
+            if records.chosen(dataset, method) is None
+            for seed in range(1, seeds)
         ]
 
     def table(self, records: Records, datasets: Sequence[str]) -> tables.Table:
@@ -62,6 +80,8 @@ ARTEFACTS = {
             *PUBLISHED,
             Column("einet_adam", "EiNet, Adam"),
             Column("ratspn_sem", "RAT-SPN, sEM"),
+            *SEEDS,
+            *PARAMETERS,
             *CHOSEN,
         ),
     ),
@@ -71,22 +91,22 @@ ARTEFACTS = {
         BOTH,
         3,
         tables.likelihoods,
-        (*DATASET, *OURS, *PUBLISHED, Column("einet_sem", "EiNet, sEM"), *CHOSEN),
+        (*DATASET, *OURS, *PUBLISHED, Column("einet_sem", "EiNet, sEM"), *SEEDS, *PARAMETERS, *CHOSEN),
     ),
     "table3": Artefact(
-        "Table 3: hand-crafted data, mean test log-likelihood",
+        "Table 3: hand-crafted data, mean test log-likelihood ± standard deviation over seeds",
         (HAND_CRAFTED,),
-        (*BOTH, "spn_small"),
+        ALL,
         3,
         tables.hand_crafted,
         (
             Column("model", "model"),
-            Column("log_likelihood", "log-likelihood"),
-            Column("log_likelihood_published", "published"),
+            Column("log_likelihood", "log-likelihood", spread=True),
+            Column("log_likelihood_published", "published", spread=True),
             Column("parameters", "parameters"),
             Column("parameters_published", "published"),
-            Column("setting", "chosen"),
             Column("seeds", "seeds"),
+            Column("chosen", "chosen w or h"),
         ),
     ),
     "table4": Artefact(
@@ -98,15 +118,19 @@ ARTEFACTS = {
         (Column("option", "option"), Column("weight_decay", "SPN, weight decay"), Column("hyperspn", "HyperSPN")),
     ),
     "table5": Artefact(
-        "Table 5: test log-likelihood by weight decay and by h",
+        "Table 5: test log-likelihood by weight decay w and by h, first seed",
         TWENTY + AMAZON,
         BOTH,
         1,
         tables.sweeps,
         (
             *DATASET,
-            *(Column(setting, setting.replace("_", " "), group=setting[:3]) for setting in SWEEP),
-            *(Column(f"{setting}_published", "published", group=f"{setting[:3]} published") for setting in SWEEP),
+            *SWEEP,
+            *(
+                Column(f"{key}_published", f"published {label}", group=f"{group} published")
+                for key, label, _, group, _ in SWEEP
+            ),
+            *CHOSEN,
         ),
     ),
     "table6": Artefact(
@@ -120,23 +144,24 @@ ARTEFACTS = {
             *(column._replace(digits=3) for column in (*OURS, *PUBLISHED)),
             Column("weight_decay_proper", "weight decay, density", group="density"),
             Column("hyperspn_proper", "HyperSPN, density", group="density"),
-            Column("hyperspn_bandwidth", "bandwidth"),
+            Column("weight_decay_bandwidth", "bandwidth, weight decay"),
+            Column("hyperspn_bandwidth", "bandwidth, HyperSPN"),
         ),
     ),
     "table7": Artefact(
-        "Table 7: mean test log-likelihood ± standard deviation over seeds, * where p < 0.05",
+        "Table 7: mean test log-likelihood ± standard deviation over seeds, ⋆ where p < 0.05",
         TWENTY + AMAZON,
         BOTH,
         3,
-        tables.error_bars,
-        (*DATASET, *OURS, *PUBLISHED, Column("weight_decay_seeds", "seeds"), Column("hyperspn_seeds", "seeds")),
+        tables.likelihoods,
+        (*DATASET, *(column._replace(spread=True) for column in (*OURS, *PUBLISHED)), *SEEDS),
     ),
     "figure5": Artefact(
         "Figure 5: training curves",
         ("plants", "pumsb_star"),
-        (*BOTH, "spn_small"),
+        ALL,
         1,
         tables.curves,
-        (Column("dataset", "data set"), Column("method", "method"), Column("setting", "chosen")),
+        (Column("dataset", "data set"), Column("method", "method"), Column("chosen", "chosen w or h")),
     ),
 }

@@ -32,6 +32,10 @@ def parzen_log_likelihood(samples: Tensor, valid: Tensor, test: Tensor) -> tuple
 
         mean over test rows x:  log mean_s N(x; s, bandwidth^2 I)
 
+    Rows of discrete values have no density: the narrower the kernels, the higher the value of rows that are among the
+    samples, without bound. Where most rows are, the narrowest of `BANDWIDTHS` is chosen, and two models can be compared,
+    but the value by itself means little.
+
     Arguments:
         samples: Rows drawn from the model, (samples, variables).
         valid: The rows by which one of `BANDWIDTHS` is chosen, (rows, variables).

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import joblib
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from ..datasets import did_you_mean, load
 from ..learning.checkpoint import write
-from .artefacts import ARTEFACTS, Artefact
+from .artefacts import ARTEFACTS
 from .figures import save, training_curves
-from .runs import Records, train_all
+from .runs import Records, Run, train_all
 from .tables import Table
 
 BACKENDS = ("loky", "dask", "ray")
@@ -37,85 +37,108 @@ def reproduce(
     """Makes a table or figure of the paper from records; what it needs and is not there yet is trained first.
 
     A run is one record in the folder `results`; an interrupted one goes on where it stopped. The table is written
-    there as Markdown and CSV, a figure as PNG and SVG.
+    there as Markdown and CSV, a figure as PNG and SVG, with all data sets that have their records.
 
     Arguments:
         what: "table1" to "table7", or "figure5".
         results: The folder of records, tables and figures.
-        datasets: Only these of the data sets.
+        datasets: Train and return only these of the data sets.
         seeds: How many seeds the setting chosen on validation has; by default as many as published.
-        jobs: How many runs at a time; by default one per core.
+        jobs: How many runs at a time, which share the cores; by default one per core. Dask always takes all its cores.
         backend: Where they run: "loky" for processes here; "dask" for the cluster that Dask is configured for
             (DASK_SCHEDULER_ADDRESS), "ray" for that of Ray (RAY_ADDRESS). Both need their packages.
         data_dir: The folder of the benchmarks; by default the environment variable HYPERSPN_DATA.
         train: Whether to train; otherwise the records at hand must do, and no file is written.
+
+    Example:
+        >>> table = reproduce("table4", train=False)
+        >>> table.rows[0]
+        {'option': 'learning rate', 'weight_decay': '0.02', 'hyperspn': '0.005'}
     """
-    artefact = _named(what)
-    chosen = tuple(datasets) or artefact.datasets
-    for name in chosen:
-        if name not in artefact.datasets:
-            options = did_you_mean(name, artefact.datasets) or f": one of {', '.join(artefact.datasets)}"
-            raise ValueError(f"expected a data set of {what}, found {name!r}{options}")
+    artefact = ARTEFACTS[_one_of(ARTEFACTS, what)]
+    chosen = [_one_of(artefact.datasets, name) for name in datasets] or artefact.datasets
+    for name, number in (("seeds", seeds), ("jobs", jobs)):
+        if number is not None and number < 1:
+            raise ValueError(f"expected {name} >= 1, found {number}")
     records = Records(Path(results))
     if train:
-        with _cluster(backend):
-            _train_missing(artefact, records, chosen, seeds, jobs or joblib.cpu_count(), data_dir)
-        _write(what, artefact.table(records, artefact.datasets), Path(results))
+        with _cluster(_one_of(BACKENDS, backend)):
+            _train_missing(what, records, chosen, seeds or artefact.seeds, jobs or -1, data_dir)
+        write_files(what, records)
     return artefact.table(records, chosen)
 
 
-def _named(what: str) -> Artefact:
-    if what not in ARTEFACTS:
-        raise ValueError(f"expected one of {', '.join(ARTEFACTS)}, found {what!r}{did_you_mean(what, ARTEFACTS)}")
-    return ARTEFACTS[what]
+def write_files(what: str, records: Records) -> None:
+    """Writes a table or figure, with all records at hand, into their folder."""
+    table = ARTEFACTS[what].table(records, ARTEFACTS[what].datasets)
+    records.folder.mkdir(parents=True, exist_ok=True)
+    if what.startswith("figure"):
+        save(training_curves(table.rows), records.folder / what)
+    else:
+        write(records.folder / f"{what}.md", lambda file: file.write(table.markdown().encode()))
+        write(records.folder / f"{what}.csv", lambda file: file.write(table.csv().encode()))
+
+
+def _one_of(names: Collection[str], name: str) -> str:
+    if name not in names:
+        raise ValueError(f"expected one of {', '.join(names) or 'none'}, found {name!r}{did_you_mean(name, names)}")
+    return name
 
 
 @contextmanager
 def _cluster(backend: str) -> Iterator[None]:
     """Lets joblib train on this backend."""
-    if backend not in BACKENDS:
-        raise ValueError(f"expected a backend of {', '.join(BACKENDS)}, found {backend!r}")
     try:
         if backend == "dask":
             from distributed import Client
+
+            client = Client()
         elif backend == "ray":
+            import ray
+
             from ray.util.joblib import register_ray
+
+            register_ray()
+            client = ray.init(ignore_reinit_error=True)
     except ImportError as error:
         raise ValueError(f"expected the packages of {backend}: pip install 'hyperspn[{backend}]'") from error
-    with ExitStack() as stack:
-        if backend == "dask":
-            stack.enter_context(Client())
-        elif backend == "ray":
-            register_ray()
-        stack.enter_context(joblib.parallel_config(backend))
+    if backend == "loky":
         yield
+    else:
+        with client, joblib.parallel_config(backend):
+            yield
 
 
 def _train_missing(
-    artefact: Artefact, records: Records, datasets: Sequence[str], seeds: int | None, jobs: int, data_dir: str | None
+    what: str, records: Records, datasets: Sequence[str], seeds: int, jobs: int, data_dir: str | None
 ) -> None:
-    """Trains until nothing is missing: the seeds to come depend on what was chosen on validation."""
-    console = Console(stderr=True)
+    """Trains until nothing is missing: which settings get more seeds depends on what was chosen on validation."""
+    artefact, console = ARTEFACTS[what], Console(stderr=True, highlight=False)
     while missing := artefact.missing(records, datasets, seeds):
-        for name in {run.dataset for run in missing}:
+        for name in dict.fromkeys(run.dataset for run in missing):
             load(name, data_dir=data_dir)
-        minutes = sum(run.core_seconds for run in missing) / 60 / min(jobs, joblib.cpu_count())
-        console.print(f"{len(missing)} runs are missing: at most about {minutes:.0f} minutes with {jobs} jobs")
-        columns = (TextColumn("runs"), MofNCompleteColumn(), BarColumn(), TimeElapsedColumn())
-        with Progress(*columns, TextColumn("{task.description}"), console=console) as bar:
-            task = bar.add_task("", total=len(missing))
-            for run in train_all(missing, records, jobs, data_dir):
-                text = f"{run.dataset} {run.setting} seed {run.seed}: test {records[run]['test']:.3f}"
-                bar.update(task, advance=1, description=text)
-                if not console.is_terminal:
-                    console.print(text)
+        console.print(f"{what}: {_announced(missing, artefact.later(records, datasets, seeds))}", soft_wrap=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task("training", total=sum(run.core_seconds for run in missing))
+            for number, run in enumerate(train_all(missing, records, jobs, data_dir), 1):
+                console.print(f"{number}/{len(missing)} {_told(run, records)}", soft_wrap=True)
+                bar.advance(task, run.core_seconds)
 
 
-def _write(what: str, table: Table, folder: Path) -> None:
-    """Writes the table or figure with all records at hand."""
-    if what.startswith("figure"):
-        save(training_curves(table.rows), folder / what)
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    write(folder / f"{what}.md", lambda file: file.write(table.markdown().encode()))
-    write(folder / f"{what}.csv", lambda file: file.write(table.csv().encode()))
+def _announced(runs: list[Run], later: list[Run]) -> str:
+    """How many runs there are to train, and for how long."""
+    cores = joblib.effective_n_jobs(-1)
+    minutes = sum(run.core_seconds for run in runs + later) / cores / 60
+    time = f"{minutes / 60:.1f} h" if minutes >= 90 else f"{minutes:.0f} min" if minutes >= 1 else "a minute"
+    more = f", then {len(later)} with other seeds" if later else ""
+    return f"{len(runs)} runs to train{more}, on {cores} cores: about {time}, less where they stop early"
+
+
+def _told(run: Run, records: Records) -> str:
+    """A run that is done, in one line."""
+    record = records[run]
+    return (
+        f"{run.dataset} {run.setting} seed {run.seed}: test {record['test']:.3f}, "
+        f"valid {record['valid']:.3f} at step {record['best_step']} of {record['steps']}, {record['seconds']:.0f} s"
+    )

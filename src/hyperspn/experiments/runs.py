@@ -8,6 +8,7 @@ import shutil
 import sys
 
 from collections.abc import Iterable, Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ Record = dict[str, Any]
 
 KERNELS = 10_000
 BANDWIDTH_ROWS = 1000
-SECONDS_PER_WEIGHT = 1.2e-10
+SECONDS_PER_WEIGHT = 2e-10
 
 
 class Run(NamedTuple):
@@ -63,9 +64,13 @@ class Records:
         path = self.folder / run.path
         try:
             record = json.loads(path.read_text())
-            assert record["test"] is not None
-        except (AssertionError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"expected a record, found a damaged file at {path}: remove it, or restore it") from error
+            is_whole = Run(*(record[name] for name in Run._fields)) == run and isfinite(
+                record["valid"] + record["test"]
+            )
+        except (KeyError, TypeError, ValueError):
+            is_whole = False
+        if not is_whole:
+            raise ValueError(f"expected a record, found a damaged file at {path}: remove it, or restore it")
         return record
 
     def keep(self, run: Run, record: Record) -> None:
@@ -81,10 +86,13 @@ class Records:
         return max(runs, key=lambda run: self[run]["valid"]).setting
 
     def of(self, dataset: str, method: str) -> list[Record]:
-        """The records of a method's chosen setting, by seed."""
+        """The records of a method's chosen setting, one for each seed there is."""
         setting = self.chosen(dataset, method)
-        seeds = range(100) if setting else ()
-        return [self[run] for run in (Run(dataset, str(setting), seed) for seed in seeds) if run in self]
+        if setting is None:
+            return []
+        paths = (self.folder / dataset).glob(f"{setting}-seed*.json")
+        seeds = sorted(int(path.stem.rpartition("seed")[2]) for path in paths)
+        return [self[Run(dataset, setting, seed)] for seed in seeds]
 
     def missing(self, dataset: str, method: str, seeds: int) -> list[Run]:
         """The runs to train next: all settings with the first seed, then the chosen one with the others."""
@@ -97,26 +105,27 @@ class Records:
         return [run for run in runs if run not in self]
 
 
-def train_all(
-    runs: Iterable[Run], records: Records, jobs: int, data_dir: str | None = None, threads: int | None = None
-) -> Iterator[Run]:
+def train_all(runs: Iterable[Run], records: Records, jobs: int = -1, data_dir: str | None = None) -> Iterator[Run]:
     """Trains runs in parallel, the shortest first, and keeps their records; yields each run when it is done.
 
     Runs that were interrupted go on where they stopped. Inside `joblib.parallel_config`, the jobs go to its backend.
 
     Arguments:
-        jobs: How many runs at a time.
-        threads: The threads of each; by default the cores, shared out.
+        runs: The runs.
+        records: Where their records go.
+        jobs: How many runs at a time, which share the cores; -1 for one per core.
+        data_dir: The folder of the benchmarks.
     """
-    threads = threads or max(1, joblib.cpu_count() // jobs)
-    unfinished = records.folder.resolve() / ".unfinished"
-    parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
+    threads = max(1, joblib.effective_n_jobs(-1) // joblib.effective_n_jobs(jobs))
+    one_by_one = joblib.parallel.get_active_backend()[0].supports_return_generator
+    parallel = joblib.Parallel(
+        n_jobs=jobs, return_as="generator_unordered" if one_by_one else "list", batch_size=1, pre_dispatch="n_jobs"
+    )
     ordered = sorted(runs, key=lambda run: run.core_seconds)
-    for run, record in parallel(
-        joblib.delayed(train)(run, unfinished / run.path.with_suffix(""), data_dir, threads) for run in ordered
-    ):
+    folders = {run: records.folder.resolve() / ".unfinished" / run.path.with_suffix("") for run in ordered}
+    for run, record in parallel(joblib.delayed(train)(run, folders[run], data_dir, threads) for run in ordered):
         records.keep(run, record | {"command": " ".join(["hyperspn", *sys.argv[1:]])})
-        shutil.rmtree(unfinished / run.path.with_suffix(""), ignore_errors=True)
+        shutil.rmtree(folders[run], ignore_errors=True)
         yield run
 
 

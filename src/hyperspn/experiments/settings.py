@@ -21,6 +21,11 @@ class Setting(NamedTuple):
     weight_decay: float = 0.0
     hidden: tuple[int, ...] = ()
 
+    @property
+    def varied(self) -> str:
+        """The value that is chosen on validation: the last hidden width h, or the weight decay w."""
+        return str(self.hidden[-1]) if self.hidden else f"{self.weight_decay:.0e}".replace("e-0", "e-")
+
     def build(self, num_variables: int, seed: int) -> Circuit:
         if self.hidden:
             return HyperSPN(num_variables, self.layer_size, self.replicas, seed, hidden=self.hidden)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from statistics import fmean, stdev
@@ -19,29 +19,38 @@ from .settings import HAND_CRAFTED, METHODS, SCHEDULES, SETTINGS
 Row = dict[str, Any]
 
 BOTH = ("weight_decay", "hyperspn")
-SWEEP = METHODS["weight_decay"] + METHODS["hyperspn"]
 SIGNIFICANT = 0.05
 
 
 class Column(NamedTuple):
-    """A column of a table: the best value in each row among the columns of a `group` is printed in bold."""
+    """A column of a table; in each row, the best value among the columns of a `group` is printed in bold.
+
+    With `spread`, a value comes with its standard deviation, and with a star where it is significantly better.
+    """
 
     key: str
     label: str
     digits: int = 2
     group: str = ""
+    spread: bool = False
 
 
 def likelihoods(records: Records, datasets: Sequence[str]) -> list[Row]:
-    """Tables 1 and 2: mean test log-likelihoods, over the seeds there are, of the settings chosen on validation."""
+    """Tables 1, 2 and 7: test log-likelihoods of the settings chosen on validation, over the seeds there are."""
     return [
         {
             **_of_dataset(dataset),
-            **{key: value for method in BOTH for key, value in _summary(records.of(dataset, method), method).items()},
-            **_published(dataset, *BOTH),
+            **{method: _mean(found[method], "test") for method in BOTH},
+            **{f"{method}_std": _spread(found[method]) for method in BOTH},
+            **{f"{method}_seeds": len(found[method]) for method in BOTH},
+            **{f"{method}_parameters": found[method][0]["parameters"] for method in BOTH},
+            **_chosen(dataset, found),
+            "significant": _significantly_better(found),
+            **_published(dataset, *BOTH, *(f"{method}_parameters" for method in BOTH)),
+            **{f"{method}_published_std": PUBLISHED[dataset][f"{method}_std"] for method in BOTH},
             **{key: PUBLISHED[dataset][key] for key in ("einet_adam", "ratspn_sem", "einet_sem")},
         }
-        for dataset in _complete(records, datasets)
+        for dataset, found in _found(records, datasets)
     ]
 
 
@@ -51,11 +60,17 @@ def hand_crafted(records: Records, datasets: Sequence[str]) -> list[Row]:
         {
             "model": published["name"],
             "method": method,
-            **_summary(records.of(HAND_CRAFTED, method), "log_likelihood"),
-            **{f"{key}_published": published[key] for key in ("log_likelihood", "log_likelihood_std", "parameters")},
+            "log_likelihood": _mean(found, "test"),
+            "log_likelihood_std": _spread(found),
+            "log_likelihood_published": published["log_likelihood"],
+            "log_likelihood_published_std": published["log_likelihood_std"],
+            "seeds": len(found),
+            "parameters": found[0]["parameters"],
+            "parameters_published": published["parameters"],
+            "chosen": SETTINGS[found[0]["setting"]].varied,
         }
         for method, published in PUBLISHED_HAND_CRAFTED.items()
-        if records.chosen(HAND_CRAFTED, method)
+        if (found := records.of(HAND_CRAFTED, method))
     ]
 
 
@@ -64,66 +79,52 @@ def settings(records: Records, datasets: Sequence[str]) -> list[Row]:
     spns, hyperspns = ([SETTINGS[name] for name in METHODS[method]] for method in BOTH)
     options: list[tuple[str, Any, Any]] = [
         ("learning rate", *(chosen[0].build(2, 0).parameter_groups()[0]["lr"] for chosen in (spns, hyperspns))),
-        ("weight decay", _listed(setting.weight_decay for setting in spns), "none"),
-        ("embedding dim h, the last hidden width", "none", _listed(setting.hidden[-1] for setting in hyperspns)),
-        ("hidden widths before it", "none", _listed(setting.hidden[0] for setting in hyperspns)),
+        ("weight decay w", ", ".join(setting.varied for setting in spns), "none"),
+        ("embedding dim h, the last hidden width", "none", ", ".join(setting.varied for setting in hyperspns)),
+        ("hidden width before it", "none", hyperspns[0].hidden[0]),
         ("layer size k", spns[0].layer_size, hyperspns[0].layer_size),
         ("replicas r", spns[0].replicas, hyperspns[0].replicas),
     ]
-    rows = [{"option": option, "weight_decay": str(spn), "hyperspn": str(hyper)} for option, spn, hyper in options]
     for schedule in dict.fromkeys(SCHEDULES.values()):
         names = ", ".join(name for name in SCHEDULES if SCHEDULES[name] == schedule)
-        text = f"{schedule.steps:,} of {schedule.batch_size} rows, evaluated every {schedule.evaluate_every}"
-        rows.append({"option": f"steps: {names}", "weight_decay": text, "hyperspn": text})
-    return rows
+        batches = f"{schedule.steps:,} of {schedule.batch_size} rows"
+        text = f"{batches}, evaluated every {schedule.evaluate_every:,}, patience {schedule.patience}"
+        options.append((f"steps: {names}", text, text))
+    return [{"option": option, "weight_decay": str(spn), "hyperspn": str(hyper)} for option, spn, hyper in options]
 
 
 def sweeps(records: Records, datasets: Sequence[str]) -> list[Row]:
     """Table 5: test log-likelihoods of all settings, first seed."""
+    swept = [setting for method in BOTH for setting in METHODS[method]]
     return [
         {
             **_of_dataset(dataset),
-            **{setting: records[Run(dataset, setting, 0)]["test"] for setting in SWEEP},
-            **{f"{method}_chosen": records.chosen(dataset, method) for method in BOTH},
-            **_published(dataset, *SWEEP),
+            **{setting: records[Run(dataset, setting, 0)]["test"] for setting in swept},
+            **_published(dataset, *swept),
+            **_chosen(dataset, found),
         }
-        for dataset in _complete(records, datasets)
+        for dataset, found in _found(records, datasets)
     ]
 
 
 def sample_quality(records: Records, datasets: Sequence[str]) -> list[Row]:
     """Table 6: Parzen windows in the authors' protocol, and as a density estimate of the test rows."""
-    rows = []
-    for dataset in _complete(records, datasets):
-        found = {method: records.of(dataset, method) for method in BOTH}
-        rows.append(
-            {
-                **_of_dataset(dataset),
-                **{method: _mean(found[method], "sample_quality_published") for method in BOTH},
-                **{f"{method}_published": PUBLISHED[dataset][f"{method}_quality"] for method in BOTH},
-                **{f"{method}_proper": _mean(found[method], "sample_quality_proper") for method in BOTH},
-                **{f"{method}_bandwidth": _mean(found[method], "bandwidth") for method in BOTH},
-            }
-        )
-    return rows
-
-
-def error_bars(records: Records, datasets: Sequence[str]) -> list[Row]:
-    """Table 7: means and standard deviations over seeds; a star where a two-sided Welch test has p < 0.05."""
     return [
         {
-            **row,
-            "significant": _significantly_better(records, row["dataset"]),
-            **{f"{method}_published_std": PUBLISHED[row["dataset"]][f"{method}_std"] for method in BOTH},
+            **_of_dataset(dataset),
+            **{method: _mean(found[method], "sample_quality_published") for method in BOTH},
+            **{f"{method}_published": PUBLISHED[dataset][f"{method}_quality"] for method in BOTH},
+            **{f"{method}_proper": _mean(found[method], "sample_quality_proper") for method in BOTH},
+            **{f"{method}_bandwidth": _mean(found[method], "bandwidth") for method in BOTH},
         }
-        for row in likelihoods(records, datasets)
+        for dataset, found in _found(records, datasets)
     ]
 
 
 def curves(records: Records, datasets: Sequence[str]) -> list[Row]:
-    """Figure 5: training and validation values by step, of the settings chosen on validation."""
+    """Figure 5: training and validation values by step, of the settings chosen on validation, first seed."""
     return [
-        {"dataset": dataset, "method": method, "setting": record["setting"], **record["curve"]}
+        {"dataset": dataset, "method": method, "chosen": SETTINGS[record["setting"]].varied, **record["curve"]}
         for dataset in datasets
         for method in METHODS
         for record in records.of(dataset, method)[:1]
@@ -141,7 +142,7 @@ class Table(NamedTuple):
     def mean(self) -> Row | None:
         """The means of all columns of numbers that compete, over two rows or more."""
         keys = [column.key for column in self.columns if column.group]
-        if len(self.rows) < 2 or "name" not in self.rows[0]:
+        if len(self.rows) < 2 or not keys:
             return None
         return {"name": "mean"} | {key: fmean(row[key] for row in self.rows) for key in keys}
 
@@ -172,43 +173,37 @@ def _text(row: Row, column: Column) -> str:
     value = row.get(column.key)
     if not isinstance(value, float):
         return "" if value is None else f"{value:,}" if isinstance(value, int) else value
-    star = "*" if row.get("significant") == column.key else ""
-    spread = row.get(f"{column.key}_std")
-    return f"{_rounded(row, column):.{column.digits}f}{star}" + (f" ± {spread:.2f}" if spread is not None else "")
+    star = "⋆" if column.spread and row.get("significant") == column.key else ""
+    spread = row.get(f"{column.key}_std") if column.spread else None
+    return f"{value:.{column.digits}f}{star}" + (f" ± {spread:.{column.digits}f}" if spread is not None else "")
 
 
 def _rounded(row: Row, column: Column) -> float:
     return round(row[column.key], column.digits)
 
 
-def _summary(records: list[Record], name: str) -> Row:
-    """The mean of the test values and its spread, the setting chosen and its size."""
-    tests = [record["test"] for record in records]
-    prefix = "" if name == "log_likelihood" else f"{name}_"
-    return {
-        name: fmean(tests),
-        f"{name}_std": stdev(tests) if len(tests) > 1 else None,
-        f"{prefix}seeds": len(tests),
-        f"{prefix}setting": records[0]["setting"],
-        f"{prefix}parameters": records[0]["parameters"],
-    }
+def _found(records: Records, datasets: Sequence[str]) -> Iterator[tuple[str, dict[str, list[Record]]]]:
+    """The data sets of which both methods have been trained in all their settings, with the records that count."""
+    for dataset in datasets:
+        found = {method: records.of(dataset, method) for method in BOTH}
+        if all(found.values()):
+            yield dataset, found
 
 
 def _mean(records: list[Record], key: str) -> float:
     return fmean(record[key] for record in records)
 
 
-def _significantly_better(records: Records, dataset: str) -> str | None:
-    """The method that is better, if the seeds can tell."""
-    spn, hyperspn = ([record["test"] for record in records.of(dataset, method)] for method in BOTH)
-    if min(len(spn), len(hyperspn)) < 2 or ttest_ind(spn, hyperspn, equal_var=False).pvalue >= SIGNIFICANT:
-        return None
-    return BOTH[fmean(hyperspn) > fmean(spn)]
+def _spread(records: list[Record]) -> float | None:
+    return stdev(record["test"] for record in records) if len(records) > 1 else None
 
 
-def _complete(records: Records, datasets: Sequence[str]) -> list[str]:
-    """The data sets of which both methods have been trained in all their settings."""
-    return [dataset for dataset in datasets if all(records.chosen(dataset, method) for method in BOTH)]
+def _significantly_better(found: dict[str, list[Record]]) -> str | None:
+    """The method that is better, if the seeds can tell: by a two-sided Welch test."""
+    spn, hyperspn = ([record["test"] for record in found[method]] for method in BOTH)
+    if min(len(spn), len(hyperspn)) > 1 and ttest_ind(spn, hyperspn, equal_var=False).pvalue < SIGNIFICANT:
+        return BOTH[fmean(hyperspn) > fmean(spn)]
+    return None
 
 
 def _of_dataset(dataset: str) -> Row:
@@ -219,8 +214,14 @@ def _published(dataset: str, *keys: str) -> Row:
     return {f"{key}_published": PUBLISHED[dataset][key] for key in keys}
 
 
-def _listed(values: Any) -> str:
-    return ", ".join(dict.fromkeys(str(value) for value in values))
+def _chosen(dataset: str, found: dict[str, list[Record]]) -> Row:
+    """What was chosen on validation, and the settings with the published value: the best ones on the test rows."""
+    published, row = PUBLISHED[dataset], {}
+    for method in BOTH:
+        best = [setting for setting in METHODS[method] if published[setting] == published[method]]
+        row[f"{method}_chosen"] = SETTINGS[found[method][0]["setting"]].varied
+        row[f"{method}_chosen_published"] = " or ".join(SETTINGS[setting].varied for setting in best)
+    return row
 
 
 def _read(name: str) -> dict[str, Row]:

@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -17,6 +18,11 @@ import torch
 from torch import Tensor
 
 from ..circuit import Circuit
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 FORMAT = "hyperspn checkpoint"
 FORMAT_VERSION = 1
@@ -58,7 +64,6 @@ class Folder:
         content = read(self.checkpoint, self.arguments)
         circuit.load_state_dict(content["model"])
         optimizer.load_state_dict(content["optimizer"])
-        self._write_log(content["evaluations"])
         return content["evaluations"], content["best"]
 
     def keep(self, circuit: Circuit, optimizer: Learner, evaluations: list[Evaluation], best: Parameters) -> None:
@@ -72,17 +77,32 @@ class Folder:
             "optimizer": optimizer.state_dict(),
             "best": best,
         }
-        self._write_log(evaluations)
+        lines = "".join(json.dumps(evaluation) + "\n" for evaluation in evaluations)
+        write(self.log, lambda file: file.write(lines.encode()))
         write(self.checkpoint, lambda file: torch.save(content, file))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keeps other processes out, until the block or the process ends; nothing where folders cannot be locked."""
+        path = self.checkpoint.parent
+        with ExitStack() as stack:
+            if fcntl is not None:
+                folder = os.open(path, os.O_RDONLY)
+                stack.callback(os.close, folder)
+                try:
+                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise ValueError(
+                        f"expected a folder of its own, found another process training in {path}"
+                    ) from None
+                except OSError:  # a file system without locks
+                    pass
+            yield
 
     def finish(self, circuit: Circuit) -> None:
         """Writes the model, unless it is there already."""
         if not self.model.exists():
             circuit.save(self.model)
-
-    def _write_log(self, evaluations: list[Evaluation]) -> None:
-        lines = "".join(json.dumps(evaluation) + "\n" for evaluation in evaluations)
-        write(self.log, lambda file: file.write(lines.encode()))
 
 
 def copied(circuit: Circuit) -> Parameters:

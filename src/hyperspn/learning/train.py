@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from math import isfinite
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
@@ -131,7 +132,7 @@ def fit(
     step, seconds = (evaluations[-1]["step"], evaluations[-1]["seconds"]) if evaluations else (-1, 0.0)
     start = perf_counter() - seconds
     try:
-        with _bar(progress) as bar:
+        with run.alone() if run else nullcontext(), _bar(progress) as bar:
             task = bar.add_task(_summary(evaluations), total=steps, completed=max(step, 0))
             while not _is_over(evaluations, steps, patience):
                 step += 1
