@@ -39,6 +39,11 @@ class Model(str, Enum):
     spn = "spn"
 
 
+class Optimizer(str, Enum):
+    adam = "adam"
+    em = "em"
+
+
 class Split(str, Enum):
     train = "train"
     valid = "valid"
@@ -144,7 +149,13 @@ def train(
     batch_size: Annotated[int, typer.Option(help="Rows per step.")] = 500,
     evaluate_every: Annotated[int, typer.Option(help="Steps between evaluations.")] = 100,
     patience: Annotated[int, typer.Option(help="Stop after so many evaluations without a better one.")] = 5,
-    weight_decay: Annotated[float, typer.Option(help="Strength of the L2 penalty.")] = 0.0,
+    optimizer: Annotated[Optimizer, typer.Option(help="How to learn; EM is for --model spn.")] = Optimizer.adam,
+    learning_rate: Annotated[float | None, typer.Option(help="Of Adam; else 0.005, or 0.02 for --model spn.")] = None,
+    weight_decay: Annotated[float, typer.Option(help="Of Adam: strength of the L2 penalty.")] = 0.0,
+    step_size: Annotated[float, typer.Option(help="Of EM: how far to go towards the optimum of a batch.")] = 1.0,
+    pseudocount: Annotated[float, typer.Option(help="Of EM: rows' worth of uniform flow for each sum.")] = 0.0,
+    dropout: Annotated[float, typer.Option(help="Probability of an edge of a sum to be dropped.")] = 0.0,
+    softening: Annotated[float, typer.Option(help="Part of a category that counts for all alike.")] = 0.0,
     drop: Annotated[list[str] | None, typer.Option(help="A column of the table to leave out.")] = None,
     seed: Seed = 0,
     data_dir: DataDir = None,
@@ -173,7 +184,13 @@ def train(
             batch_size=batch_size,
             evaluate_every=evaluate_every,
             patience=patience,
+            optimizer=optimizer.value,
+            learning_rate=learning_rate,
             weight_decay=weight_decay,
+            step_size=step_size,
+            pseudocount=pseudocount,
+            dropout=dropout,
+            softening=softening,
             seed=seed,
             folder=out,
             progress=not as_json,
