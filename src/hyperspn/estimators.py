@@ -26,7 +26,7 @@ def _has_target(estimator: HyperSPNDensity) -> bool:
     return estimator.target is not None
 
 
-class HyperSPNDensity(DensityMixin, BaseEstimator):  # type: ignore[misc]
+class HyperSPNDensity(DensityMixin, BaseEstimator):
     """The joint distribution of the columns of a table, learned as a HyperSPN or SPN.
 
     X is an array or a pandas DataFrame, (rows, columns). Each column is recognised by its values (`tables.recognise`):
@@ -183,7 +183,7 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return np.array(self.schema_.columns[self._target(self.schema_)].categories)
 
-    @available_if(_has_target)  # type: ignore[untyped-decorator]
+    @available_if(_has_target)
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """p(target | all other columns) in the order of `classes_`, (rows, classes).
 
@@ -193,7 +193,7 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):  # type: ignore[misc]
         x = self.schema_.encode(self._table(X, ignored=target))
         return self.circuit_.marginals(x)[:, target, :count].numpy()
 
-    @available_if(_has_target)  # type: ignore[untyped-decorator]
+    @available_if(_has_target)
     def predict(self, X: Any) -> np.ndarray:
         """The most probable category of the target given all other columns, (rows,)."""
         return self.classes_[self.predict_proba(X).argmax(1)]
