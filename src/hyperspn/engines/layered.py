@@ -47,10 +47,7 @@ def log_max(inputs: Tensor, log_weights: Tensor) -> Tensor:
 
 
 class FreeLogWeights(torch.autograd.Function):
-    """`normalize`, whose logits get the gradients of the log-weights themselves, as if these were free.
-
-    dL / dlog w = w dL / dw
-    """
+    """`normalize`, whose logits get dL / dlog w = w dL / dw, the gradients of the log-weights as if these were free."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor) -> Tensor:
@@ -91,15 +88,15 @@ class LayeredEngine:
     def log_values(self, evidence: Evidence, leaves: Leaves, weights: WeightSource, flows: bool = False) -> Tensor:
         """The log-value of every root, (batch, roots).
 
-        With `flows`, the gradient of the unnormalised weights is in its place the expected flow through each edge,
-        F = w dL/dw with weights w that are free: the sum over the batch of the posterior that the edge is used.
+        With `flows`, the unnormalised weights get the expected flow through each edge in place of their gradient:
+        w dL/dw with free weights w, which is the sum over the batch of the posterior that the edge is used.
         """
         return self.upward(leaves.log_prob(evidence), weights, flows=flows)[0]
 
     def log_values_of(self, leaf_log_probs: Tensor, weights: WeightSource, flows: bool = False) -> Tensor:
         """The same for given log-densities of the leaves, (batch, variables, l).
 
-        It has gradients for these, which are the posteriors of the leaf distributions, and for the weights only flows.
+        These get gradients, the posteriors of the leaf distributions; the weights get none, or flows.
         """
         source = weights if flows else lambda kind, ids: weights(kind, ids).detach()
         return self.upward(leaf_log_probs, source, flows=flows)[0]

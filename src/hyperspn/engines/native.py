@@ -70,7 +70,7 @@ class NativeEngine(LayeredEngine):
     def log_values(self, evidence: Evidence, leaves: Leaves, weights: WeightSource, flows: bool = False) -> Tensor:
         if not self._serves(evidence.values):
             return super().log_values(evidence, leaves, weights, flows)
-        if flows and evidence.missing.any():  # the flows of a variable that is integrated out, which a code cannot tell
+        if flows and evidence.missing.any():  # for which a code has no flows
             return self.log_values_of(leaves.log_prob(evidence), weights, flows)
         codes = self.codes.codes(evidence)
         dense = None if self.codes.coded.all() else leaves.log_prob(evidence, categorical=False)

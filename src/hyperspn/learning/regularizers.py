@@ -75,12 +75,13 @@ class Softening(WeightSource):
         log p(soft x) = log sum_y p(y) prod_v evidence(x_v, y_v),   evidence(x, y) = (1 - rate) [x = y] + rate / C
 
     A sum over the categories of a variable, whose value at x is its weight w[x], then takes the value
-    (1 - rate) w[x] + rate / C. So that is the weight written here, with the rows as they are; in logits
+    w'[x] = (1 - rate) w[x] + rate / C. So that is the weight written here, with the rows as they are; in logits
 
         logit(s, o, x) <- log((1 - rate) exp(logit(s, o, x)) + rate / C sum_y exp(logit(s, o, y)))
 
     Soft evidence is from A. Liu and G. Van den Broeck, Tractable regularization of probabilistic circuits, NeurIPS
-    2021. Variables that are not categorical stay as they are.
+    2021. It takes rows for noisy observations: the best weights of a single sum alone are those for which w', and
+    not w, are the frequencies in the data. Variables that are not categorical stay as they are.
 
     Arguments:
         weights: The source that writes the weights.

@@ -1,4 +1,4 @@
-"""Training: Adam or EM on the log-likelihood of random batches, in one loop that can be stopped and resumed."""
+"""Training: Adam or EM on random batches, in one loop that can be stopped and resumed at any moment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .em import EM
 from .regularizers import Dropout, Softening, written_by
 
 EVALUATED_ROWS = 5000
-IDLE: dict[str, dict[str, float | None]] = {  # the settings that an optimiser does not know, as they must be
+IDLE: dict[str, dict[str, float | None]] = {  # what an optimiser does not use, and must be left at
     "adam": {"step_size": 1.0, "pseudocount": 0.0},
     "em": {"weight_decay": 0.0, "learning_rate": None, "dropout": 0.0},
 }
@@ -73,8 +73,10 @@ def fit(
 
         minimise  -sum_{x in batch} log p(x),   with the gradient of weight_decay / 2 |parameters|^2 added
 
-    by Adam, or without weight decay by expectation maximisation (see `EM`): on all rows where `batch_size` is not
-    smaller than their number, or else stochastic EM, which wants a smaller `step_size` and a `pseudocount`. Missing values (NaN) are integrated out. With a `folder`, the run is written there at every evaluation:
+    by Adam, or without weight decay by expectation maximisation (see `EM`). Where `batch_size` is less than all rows
+    that is stochastic EM, which wants a smaller `step_size` and a `pseudocount`.
+
+    Missing values (NaN) are integrated out. With a `folder`, the run is written there at every evaluation:
     ``log.jsonl``, ``checkpoint.pt``, and in the end ``model.safetensors``. The same call goes on where the last one
     stopped, whatever stopped it, and ends with the same numbers as if nothing had.
 
