@@ -88,11 +88,12 @@ def HyperSPN(
     if structure is None and weights == "factored":
         structure = binary_trees(num_variables, replicas, seed, shared=True)
     sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure)
+    widths = {} if hidden is None else {"hidden": hidden}
     with _seeded(seed):
         if weights == "hyper":
-            source: WeightSource = HyperWeights(sectors, embedding_dim, (20, 20) if hidden is None else hidden, init)
+            source: WeightSource = HyperWeights(sectors, embedding_dim, init=init, **widths)
         else:
-            source = FactoredWeights(sectors, latent_dim, features, (64, 64) if hidden is None else hidden, init)
+            source = FactoredWeights(sectors, latent_dim, features, init=init, **widths)
         return Circuit(sectors, Leaves(families), source, engine)
 
 

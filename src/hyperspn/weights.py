@@ -16,7 +16,6 @@ from .sectors import Sectors
 from .structures import RegionGraph
 
 Initialisation = Literal["uniform", "normal"]
-Index = Tensor | slice
 
 
 class WeightSource(nn.Module):
@@ -153,7 +152,7 @@ class FactoredWeights(WeightSource):
         self.hidden = tuple(hidden)
         self.init = init
         self.numbers = _numbered_corners(sectors)
-        counts = [1 + int(numbers.max()) if numbers.numel() else 0 for numbers in self.numbers]
+        counts = [int((numbers >= 0).sum()) for numbers in self.numbers]
         self.latents = nn.Parameter(torch.randn(len(sectors.structure.roots), latent_dim))
         self.net = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths))
         self.heads = nn.ParameterList(0.5 * torch.randn(features, count) for count in counts)
@@ -198,7 +197,7 @@ def _replicas_are_alike(structure: RegionGraph) -> bool:
 
 
 def _numbered_corners(sectors: Sectors) -> list[Tensor]:
-    """For each kind a number for each used weight of a replica's sectors, -1 for those not used: (U, size)."""
+    """For each kind the used weights of one replica's sectors, numbered, and -1 for the unused ones: (U, size)."""
     numbers = []
     for index, kind in enumerate(sectors.kinds):
         layers = [layer for layer in sectors.layers if layer.kind_index == index]
@@ -210,7 +209,7 @@ def _numbered_corners(sectors: Sectors) -> list[Tensor]:
     return numbers
 
 
-def _grid(ids: Index, replicas: int, regions: int) -> tuple[Index, Index, Index]:
+def _grid(ids: Tensor | slice, replicas: int, regions: int) -> tuple[Tensor | slice, ...]:
     """Replicas and regions whose pairs hold all sectors asked for, and the places of these among the pairs."""
     if isinstance(ids, Tensor):
         some_replicas, rows = (ids // regions).unique(return_inverse=True)

@@ -55,8 +55,8 @@ def binary_trees(
     if data is None:
         orders = [generator.permutation(num_variables) for _ in range(different)]
     else:
-        matrices = bootstrapped_information(data, different, generator, continuous)
-        orders = [_learned_order(matrix, arities, generator) for matrix in _noisy(matrices, generator)]
+        matrices = _noisy(bootstrapped_information(data, different, generator, continuous), generator)
+        orders = [_learned_order(information, arities, generator) for information in matrices]
     size = num_variables + len(arities)
     first_regions = size * np.arange(replicas)[:, None]  # (r, 1)
     return RegionGraph(

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .region_graph import IntArray
 
+BINS = 8
+PSEUDOCOUNT = 0.5
 MOST_CATEGORIES = 32
 BOOTSTRAP_ROWS = 10_000
 ROWS_AT_ONCE = 2**13
@@ -22,7 +24,7 @@ CodeArray = NDArray[np.int32]
 
 
 def mutual_information(
-    data: ArrayLike, bins: int = 8, pseudocount: float = 0.5, continuous: ArrayLike | None = None
+    data: ArrayLike, bins: int = BINS, pseudocount: float = PSEUDOCOUNT, continuous: ArrayLike | None = None
 ) -> FloatArray:
     """The mutual information of each pair of variables, in nats: (variables, variables), 0 on the diagonal.
 
@@ -55,7 +57,7 @@ def bootstrapped_information(
     data: ArrayLike, replicas: int, generator: np.random.Generator, continuous: ArrayLike | None = None
 ) -> Iterator[FloatArray]:
     """Yields one matrix of mutual information per replica: of all rows, then of rows drawn with replacement."""
-    codes = _codes(data, bins=8, continuous=continuous)
+    codes = _codes(data, BINS, continuous)
     rows = codes.shape[1]
     yield _information(codes)
     for _ in range(replicas - 1):
@@ -64,27 +66,35 @@ def bootstrapped_information(
 
 def _codes(data: ArrayLike, bins: int, continuous: ArrayLike | None) -> CodeArray:
     """Every value as the number of its category or interval, -1 where it is unknown: (variables, rows)."""
-    table = np.asarray(data)
-    if table.ndim != 2 or 0 in table.shape or table.dtype.kind not in "biuf":
-        raise ValueError(
-            f"expected a table of numbers with rows and columns, found {table.dtype} of shape {table.shape}"
-        )
-    if np.isinf(table).any():
-        raise ValueError("expected numbers, NaN where unknown, found infinity")
     if bins < 2:
         raise ValueError(f"expected bins >= 2, found {bins}")
-    given = None if continuous is None else np.asarray(continuous)
-    if given is not None and (given.dtype != bool or given.shape != table.shape[1:]):
-        raise ValueError(
-            f"expected {table.shape[1]} booleans as continuous, found {given.dtype} of shape {given.shape}"
-        )
+    table = _checked(data)
+    given = _choices(continuous, table.shape[1])
     codes = np.full(table.T.shape, -1, np.int32)
-    for variable in range(table.shape[1]):
+    for variable, choice in enumerate(given):
         column = table[:, variable].astype(np.float64)
         known = ~np.isnan(column)
-        limits = _limits(column[known], bins, None if given is None else bool(given[variable]))
-        codes[variable, known] = np.searchsorted(limits, column[known])
+        codes[variable, known] = np.searchsorted(_limits(column[known], bins, choice), column[known])
     return codes
+
+
+def _checked(data: ArrayLike) -> NDArray:
+    table = np.asarray(data)
+    if table.ndim != 2 or 0 in table.shape or table.dtype.kind not in "biuf":
+        raise ValueError(f"expected a table of numbers, found {table.dtype} of shape {table.shape}")
+    if np.isinf(table).any():
+        raise ValueError("expected numbers, NaN where unknown, found infinity")
+    return table
+
+
+def _choices(continuous: ArrayLike | None, num_variables: int) -> list[bool] | list[None]:
+    """For each variable whether it is continuous, None where its values decide."""
+    if continuous is None:
+        return [None] * num_variables
+    given = np.asarray(continuous)
+    if given.dtype != bool or given.shape != (num_variables,):
+        raise ValueError(f"expected {num_variables} booleans as continuous, found {given.dtype} of shape {given.shape}")
+    return given.tolist()
 
 
 def _limits(values: NDArray, bins: int, continuous: bool | None) -> NDArray:
@@ -109,7 +119,7 @@ class _Block(NamedTuple):
         return equal.reshape(-1, codes.shape[1]).astype(np.float32)
 
 
-def _information(codes: CodeArray, pseudocount: float = 0.5) -> FloatArray:
+def _information(codes: CodeArray, pseudocount: float = PSEUDOCOUNT) -> FloatArray:
     information = np.zeros((len(codes),) * 2)
     for one, other in combinations_with_replacement(_blocks(codes), 2):
         counts = _counts(codes, one, other) + pseudocount  # (a, variables, b, variables)
