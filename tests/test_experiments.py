@@ -221,9 +221,9 @@ def test_a_table_is_trained_once_and_never_again(tiny, records, monkeypatch, cap
     assert [row["seeds"] for row in table.rows] == [2, 2, 2]
     assert len(list(records.folder.glob("*/*.json"))) == 9 + 3
     announced = capsys.readouterr().err.splitlines()
-    assert announced[0].startswith("table3: 9 runs to train, then 3 with other seeds, on ")
+    assert announced[0].startswith("table3: 9 runs to train, then 3 with other seeds, on 1 core: about a minute")
     assert announced[1].startswith("1/9 hand-crafted spn_wd_1e-3 seed 0: test -")
-    assert announced[10].startswith("table3: 3 runs to train, on ")
+    assert announced[10].startswith("table3: 3 runs to train, on 1 core: ")
     assert len(announced) == 1 + 9 + 1 + 3
     monkeypatch.setattr(runs, "fit", None)
     assert reproduce("table3", records.folder, seeds=2, jobs=1) == table
