@@ -1,10 +1,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint
+.PHONY: demo docs test lint
 
 demo: .venv/.installed
 	$(BIN)/python examples/hand_crafted.py
+
+docs: .venv/.installed
+	$(BIN)/python docs/results.py
 
 test: .venv/.installed
 	$(BIN)/python -m pytest

@@ -10,9 +10,14 @@ import time
 import numpy as np
 import pytest
 
+from rich.console import Console
+from test_experiments import put_all
+
 import hyperspn
 
+from hyperspn import cli
 from hyperspn.cli import main
+from hyperspn.experiments import Records
 
 
 @pytest.fixture
@@ -72,6 +77,10 @@ def test_sizes_as_a_table(run):
         ("train digits --out x --model einet", "Invalid value for '--model'"),
         ("evaluate nowhere", "found none at nowhere"),
         ("query nowhere --of price", "found none at nowhere"),
+        ("reproduce tabel1", "found 'tabel1'; did you mean table1"),
+        ("reproduce table1 --datasets nltcs,plnats", "found 'plnats'; did you mean plants"),
+        ("reproduce table1 --seeds 0", "Invalid value for '--seeds'"),
+        ("reproduce table1 --backend dusk", "found 'dusk'; did you mean dask"),
     ],
 )
 def test_mistakes_are_one_line(run, arguments, message):
@@ -214,3 +223,46 @@ def test_an_interrupted_run_can_go_on(tmp_path):
     assert "the same command goes on" in errors
     assert "Traceback" not in errors
     assert (tmp_path / "checkpoint.pt").exists()
+
+
+def test_a_table_of_the_paper_as_json_comes_from_records_alone(run, tmp_path):
+    put_all(Records(tmp_path), "nltcs", spn=(-6.03, -6.02, -6.04), hyperspn=(-6.01, -6.0125))
+    files = sorted(tmp_path.rglob("*"))
+    code, output, error = run(f"reproduce table1 --json --results {tmp_path}")
+    assert (code, error) == (0, "")
+    found = json.loads(output)
+    assert found.keys() == {"rows"}
+    assert [row["dataset"] for row in found["rows"]] == ["nltcs"]
+    assert found["rows"][0]["weight_decay"] == pytest.approx(-6.03, abs=1e-12)
+    assert found["rows"][0]["hyperspn"] == pytest.approx(-6.01125, abs=1e-12)
+    assert sorted(tmp_path.rglob("*")) == files
+    assert json.loads(run(f"reproduce table2 --json --results {tmp_path}")[1]) == {"rows": []}
+
+
+def test_a_table_of_the_paper_is_printed_and_written(run, tmp_path):
+    put_all(Records(tmp_path), "nltcs", spn=(-6.03, -6.02, -6.04), hyperspn=(-6.01, -6.0125, -6.0125))
+    code, output, error = run(f"reproduce table1 --datasets nltcs --results {tmp_path}")
+    assert (code, error) == (0, "")
+    header, row = (line.split() for line in output.splitlines() if "HyperSPN" in line or "NLTCS" in line)
+    assert header[:3] == ["data", "set", "n"]
+    assert row[:8] == ["NLTCS", "16", "-6.03", "-6.01", "-6.02", "-6.01", "-6.04", "-6.01"]
+    assert f"{tmp_path}/table1.md" in output
+    assert "| NLTCS | 16 | -6.03 | **-6.01** | -6.02 | **-6.01** |" in (tmp_path / "table1.md").read_text()
+    assert (tmp_path / "table1.csv").read_text().startswith("dataset,name,variables,weight_decay,hyperspn,")
+
+
+def test_as_many_columns_are_printed_as_fit(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli, "Console", lambda width: Console(width=60))
+    put_all(Records(tmp_path), "nltcs")
+    lines = run(f"reproduce table1 --datasets nltcs --results {tmp_path}")[1].splitlines()[:-1]
+    assert max(map(len, lines)) <= 60
+    row = next(line for line in lines if "NLTCS" in line)
+    assert row.split() == ["NLTCS", "16", "-6.03", "-6.01", "-6.02", "-6.01", "-6.04"]
+
+
+def test_an_interrupted_table_can_go_on(run, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.experiments, "reproduce", interrupted)
+    assert run("reproduce table3") == (130, "", "hyperspn: interrupted; the same command goes on\n")

@@ -324,8 +324,7 @@ def reproduce(
         print(json.dumps({"rows": table.rows}))
         return
     _show(table)
-    kinds = "png and .svg" if what.startswith("figure") else "md and .csv"
-    print(f"written with all its columns to {results / what}.{kinds}")
+    print(f"written to {results / what}" + (".png and .svg" if what.startswith("figure") else ".md and .csv"))
 
 
 def _open(run: Path) -> tuple[Circuit, Schema]:

@@ -132,7 +132,11 @@ def _announced(runs: list[Run], later: list[Run]) -> str:
     minutes = sum(run.core_seconds for run in runs + later) / cores / 60
     time = f"{minutes / 60:.1f} h" if minutes >= 90 else f"{minutes:.0f} min" if minutes >= 1 else "a minute"
     more = f", then {len(later)} with other seeds" if later else ""
-    return f"{len(runs)} runs to train{more}, on {cores} cores: about {time}, less where they stop early"
+    return f"{_counted(len(runs), 'run')} to train{more}, on {_counted(cores, 'core')}: about {time}, less with early stops"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _told(run: Run, records: Records) -> str:

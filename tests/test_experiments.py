@@ -1,0 +1,477 @@
+import json
+import sys
+
+from itertools import product
+from math import exp, log, pi, sqrt
+from pathlib import Path
+from statistics import fmean
+
+import joblib
+import numpy as np
+import pytest
+import torch
+
+from hyperspn import datasets
+from hyperspn.experiments import ARTEFACTS, Records, Run, parzen, reproduce, runs
+from hyperspn.experiments.reproduce import write_files
+from hyperspn.experiments.runs import train_all
+from hyperspn.experiments.settings import AMAZON, HAND_CRAFTED, METHODS, SCHEDULES, SETTINGS, TWENTY, Schedule
+from hyperspn.experiments.tables import PUBLISHED, PUBLISHED_HAND_CRAFTED, Column, Table
+from hyperspn.learning import fit
+from hyperspn.learning.checkpoint import Folder
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+COMMITTED = Records(Path(__file__).parents[1] / "results")
+SWEPT = METHODS["weight_decay"] + METHODS["hyperspn"]
+FIRST = Run(HAND_CRAFTED, "spn_wd_1e-3", 0)
+
+
+@pytest.fixture
+def records(tmp_path):
+    return Records(tmp_path / "results")
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Small circuits on a small table, for a few steps, on one core."""
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    monkeypatch.setitem(datasets.BUILT_IN, HAND_CRAFTED, lambda seed: datasets.hand_crafted(seed, rows=100))
+    monkeypatch.setitem(SCHEDULES, HAND_CRAFTED, Schedule(6, 2, patience=2, batch_size=20))
+    monkeypatch.setattr(runs, "KERNELS", 30)
+    for name, setting in SETTINGS.items():
+        monkeypatch.setitem(SETTINGS, name, setting._replace(layer_size=2, replicas=2))
+
+
+def put(records, run, **changes):
+    """Keeps a made-up record."""
+    curve = {"steps": [0, 10, 20], "train": [-9.0, -7.0, -5.5], "valid": [-9.0, -7.5, -7.0]}
+    made_up = {"parameters": 100, "valid": -7.0, "test": -7.0, "curve": curve, "bandwidth": 0.1}
+    qualities = {"sample_quality_published": -2.5, "sample_quality_proper": 4.0}
+    records.keep(run, {**run._asdict(), **made_up, **qualities, **changes})
+
+
+def put_all(records, dataset="nltcs", spn=(-6.03, -6.02, -6.04), hyperspn=(-6.01, -6.012, -6.014)):
+    """Keeps all settings with the first seed, and the middle one, which is chosen, with these test values."""
+    for method, tests in (("weight_decay", spn), ("hyperspn", hyperspn), ("spn_small", spn)):
+        for setting in METHODS[method]:
+            put(records, Run(dataset, setting, 0), test=-7.0)
+        for seed, test in enumerate(tests):
+            put(records, Run(dataset, METHODS[method][1], seed), test=test, valid=-6.5)
+
+
+def untimed(record):
+    return {key: value for key, value in record.items() if key not in ("seconds", "command")}
+
+
+def stopped_after(monkeypatch, evaluations):
+    """Lets training raise in place of the next evaluation."""
+    calls, keep = [], Folder.keep
+
+    def watched(*arguments):
+        if len(calls) == evaluations:
+            raise KeyboardInterrupt
+        calls.append(arguments)
+        keep(*arguments)
+
+    monkeypatch.setattr(Folder, "keep", watched)
+
+
+# Parzen windows
+
+
+def rows_of(count, seed):
+    return np.random.default_rng(seed).integers(0, 2, (count, 5))
+
+
+def kernel(x, centre, bandwidth, dimension):
+    square = sum((a - b) ** 2 for a, b in zip(x.tolist(), centre.tolist()))
+    return exp(-square / 2 / bandwidth**2) / sqrt(2 * pi * bandwidth**2) ** dimension
+
+
+@pytest.mark.parametrize("at_once", [1, 12, 2**24])
+def test_published_quality_is_the_formula(monkeypatch, at_once):
+    monkeypatch.setattr(parzen, "DISTANCES_AT_ONCE", at_once)
+    samples, test = rows_of(4, seed=0), rows_of(8, seed=1)
+    batches = [
+        fmean(log(fmean(kernel(s, x, bandwidth=3, dimension=1) for x in batch)) for s in samples)
+        for batch in (test[:3], test[3:6], test[6:])
+    ]
+    found = parzen.published_quality(torch.from_numpy(samples), torch.from_numpy(test), batch_size=3)
+    assert found == pytest.approx(fmean(batches), abs=1e-6)
+
+
+@pytest.mark.parametrize("at_once", [1, 12, 2**24])
+def test_parzen_log_likelihood_is_the_formula(monkeypatch, at_once):
+    monkeypatch.setattr(parzen, "DISTANCES_AT_ONCE", at_once)
+    samples, valid, test = rows_of(9, seed=0), rows_of(6, seed=1), rows_of(7, seed=2)
+
+    def mean(rows, bandwidth):
+        return fmean(log(fmean(kernel(x, s, bandwidth, dimension=5) for s in samples)) for x in rows)
+
+    best = max(parzen.BANDWIDTHS, key=lambda bandwidth: mean(valid, bandwidth))
+    assert parzen.BANDWIDTHS[0] < best < parzen.BANDWIDTHS[-1]
+    found, bandwidth = parzen.parzen_log_likelihood(*map(torch.from_numpy, (samples, valid, test)))
+    assert bandwidth == best
+    assert found == pytest.approx(mean(test, best), abs=1e-5)
+
+
+def test_rows_that_are_all_among_the_samples_have_the_narrowest_kernels():
+    every = torch.tensor(list(product((0, 1), repeat=3)))
+    found, bandwidth = parzen.parzen_log_likelihood(every, every, every)
+    assert bandwidth == parzen.BANDWIDTHS[0]
+    assert found == pytest.approx(log(1 / 8) - 1.5 * log(2 * pi * bandwidth**2), abs=1e-5)
+
+
+# Records
+
+
+def test_the_setting_with_the_best_validation_value_is_chosen(records):
+    for setting, valid, test in zip(METHODS["hyperspn"], (-3.0, -1.0, -2.0), (-1.0, -3.0, -2.0)):
+        assert records.chosen("nltcs", "hyperspn") is None
+        assert records.of("nltcs", "hyperspn") == []
+        put(records, Run("nltcs", setting, 0), valid=valid, test=test)
+    assert records.chosen("nltcs", "hyperspn") == "hyperspn_h10"
+    put(records, Run("nltcs", "hyperspn_h5", 1), valid=0.0)
+    put(records, Run("nltcs", "hyperspn_h10", 12))
+    assert records.chosen("nltcs", "hyperspn") == "hyperspn_h10"
+    assert [record["seed"] for record in records.of("nltcs", "hyperspn")] == [0, 12]
+
+
+def test_runs_are_missing_in_two_phases(records):
+    artefact = ARTEFACTS["table3"]
+    first = [Run(HAND_CRAFTED, setting, 0) for method in artefact.methods for setting in METHODS[method]]
+    assert artefact.missing(records, [HAND_CRAFTED], seeds=3) == first
+    assert len(artefact.later(records, [HAND_CRAFTED], seeds=3)) == 3 * 2
+    for run in first[1:]:
+        put(records, run)
+    assert artefact.missing(records, [HAND_CRAFTED], seeds=1) == first[:1]
+    put(records, first[0], valid=-1.0)
+    assert artefact.missing(records, [HAND_CRAFTED], seeds=1) == []
+    assert artefact.later(records, [HAND_CRAFTED], seeds=3) == []
+    missing = artefact.missing(records, [HAND_CRAFTED], seeds=3)
+    chosen = ("spn_wd_1e-3", "hyperspn_h5", "spn_small_wd_1e-3")
+    assert missing == [Run(HAND_CRAFTED, setting, seed) for setting in chosen for seed in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"dataset": "hand-crafted"', "\xff"]
+    + [
+        json.dumps({**FIRST._asdict(), "valid": -1.0, "test": -1.0, **change})
+        for change in ({"seed": 1}, {"test": None}, {"test": float("nan")}, {"valid": "-1"})
+    ],
+)
+def test_a_damaged_record_is_an_error(records, text):
+    put(records, FIRST)
+    assert records[FIRST]["test"] == -7.0
+    (records.folder / FIRST.path).write_text(text, encoding="latin-1")
+    with pytest.raises(ValueError, match=r"found a damaged file at .*spn_wd_1e-3-seed0\.json: remove it"):
+        records[FIRST]
+
+
+# Training
+
+
+def test_a_run_becomes_a_complete_record(tiny, records):
+    run = Run(HAND_CRAFTED, "hyperspn_h5", 1)
+    assert list(train_all([run], records, jobs=1)) == [run]
+    record = records[run]
+    data, setting = datasets.load(HAND_CRAFTED), SETTINGS["hyperspn_h5"]
+    circuit = setting.build(256, seed=1)
+    history = fit(circuit, *data[:2], steps=6, evaluate_every=2, patience=2, batch_size=20, seed=1, progress=False)
+    assert record["test"] == pytest.approx(circuit.log_prob(data.test).mean().item(), abs=1e-4)
+    assert record["valid"] == pytest.approx(history.best_valid, abs=1e-4)
+    assert (record["steps"], record["best_step"]) == (history.steps[-1], history.best_step)
+    assert record["parameters"] == circuit.num_parameters
+    assert record["curve"]["steps"] == history.steps
+    assert record["curve"]["valid"] == pytest.approx(history.valid, abs=1e-4)
+    assert record["options"] == {"layer_size": 2, "replicas": 2, "weight_decay": 0.0, "hidden": [20, 5]}
+    assert record["schedule"] == SCHEDULES[HAND_CRAFTED]._asdict()
+    assert record["bandwidth"] in parzen.BANDWIDTHS
+    assert record["versions"]["torch"] == torch.__version__
+    assert record["machine"]["cores"] == record["machine"]["threads"] == 1
+    assert record.keys() == {
+        *("dataset", "setting", "seed", "options", "schedule", "versions", "machine", "command", "parameters"),
+        *("steps", "best_step", "seconds", "train", "valid", "test", "curve"),
+        *("sample_quality_published", "sample_quality_proper", "bandwidth"),
+    }
+
+
+def test_an_interrupted_run_goes_on_and_leaves_nothing_behind(tiny, records, tmp_path, monkeypatch):
+    unfinished = records.folder / ".unfinished" / FIRST.path.with_suffix("")
+    with monkeypatch.context() as patch:
+        stopped_after(patch, evaluations=2)
+        with pytest.raises(KeyboardInterrupt):
+            list(train_all([FIRST], records, jobs=1))
+    assert FIRST not in records
+    assert len((unfinished / "log.jsonl").read_text().splitlines()) == 2
+    with monkeypatch.context() as patch:
+        stopped_after(patch, evaluations=2)
+        assert list(train_all([FIRST], records, jobs=1)) == [FIRST]
+    assert not unfinished.exists()
+    whole = Records(tmp_path / "whole")
+    list(train_all([FIRST], whole, jobs=1))
+    assert untimed(records[FIRST]) == untimed(whole[FIRST])
+
+
+def test_a_table_is_trained_once_and_never_again(tiny, records, monkeypatch, capsys):
+    table = reproduce("table3", records.folder, seeds=2, jobs=1)
+    assert [row["model"] for row in table.rows] == ["SPN-Large", "SPN-Small", "HyperSPN"]
+    assert [row["seeds"] for row in table.rows] == [2, 2, 2]
+    assert len(list(records.folder.glob("*/*.json"))) == 9 + 3
+    announced = capsys.readouterr().err.splitlines()
+    assert announced[0].startswith("table3: 9 runs to train, then 3 with other seeds, on 1 core: about a minute")
+    assert announced[1].startswith("1/9 hand-crafted spn_wd_1e-3 seed 0: test -")
+    assert announced[10].startswith("table3: 3 runs to train, on 1 core: ")
+    assert len(announced) == 1 + 9 + 1 + 3
+    monkeypatch.setattr(runs, "fit", None)
+    assert reproduce("table3", records.folder, seeds=2, jobs=1) == table
+    assert reproduce("table3", records.folder, train=False) == table
+    assert capsys.readouterr().err == ""
+    assert (records.folder / "table3.md").read_text() == table.markdown()
+    assert (records.folder / "table3.csv").read_text() == table.csv()
+
+
+def test_the_shortest_runs_go_first(tiny, records, monkeypatch):
+    monkeypatch.setitem(SETTINGS, FIRST.setting, SETTINGS[FIRST.setting]._replace(replicas=3))
+    shorter = FIRST._replace(setting="hyperspn_h5")
+    assert list(train_all([FIRST, shorter], records, jobs=1)) == [shorter, FIRST]
+
+
+class WithoutGenerators(joblib._parallel_backends.ThreadingBackend):
+    """As Ray's backend, which returns all results at the end."""
+
+    supports_return_generator = False
+
+
+def test_backends_that_return_all_at_the_end(tiny, records):
+    joblib.register_parallel_backend("all at the end", WithoutGenerators)
+    some = [Run(HAND_CRAFTED, setting, 0) for setting in ("spn_wd_1e-3", "hyperspn_h5")]
+    with joblib.parallel_config("all at the end"):
+        assert sorted(train_all(some, records, jobs=2)) == sorted(some)
+    assert all(run in records for run in some)
+
+
+def test_a_cluster_of_dask_trains(tiny, records, tmp_path):
+    dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
+    options = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options, local_directory=str(tmp_path)) as cluster:
+        with dask.config.set({"scheduler-address": cluster.scheduler_address}):
+            table = reproduce("table3", records.folder, seeds=1, backend="dask")
+        assert not cluster.scheduler.tasks
+    assert len(table.rows) == 3
+    here = Records(tmp_path / "here")
+    list(train_all([FIRST], here, jobs=1))
+    assert records[FIRST]["test"] == pytest.approx(here[FIRST]["test"], rel=1e-5)
+    assert not list((records.folder / ".unfinished").glob("*/*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tabel1",), "found 'tabel1'; did you mean table1"),
+        (("table1", "results", {"datasets": ["nltsc"]}), "found 'nltsc'; did you mean nltcs"),
+        (("table4", "results", {"datasets": ["nltcs"]}), "expected one of none, found 'nltcs'"),
+        (("table1", "results", {"backend": "dusk"}), "did you mean dask"),
+        (("table1", "results", {"seeds": 0}), "expected seeds >= 1, found 0"),
+        (("table1", "results", {"jobs": -1}), "expected jobs >= 1, found -1"),
+        (("table1", "results", {"backend": "ray"}), r"pip install 'hyperspn\[ray\]'"),
+    ],
+)
+def test_mistakes_are_found_before_any_work(monkeypatch, tmp_path, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    *places, options = arguments if len(arguments) == 3 else (*arguments, {})
+    with pytest.raises(ValueError, match=message):
+        reproduce(*places, **options)
+    assert not list(tmp_path.iterdir())
+
+
+# Tables
+
+
+def test_tables_1_and_2(records):
+    put_all(records)
+    put_all(records, "plants", spn=(-13.5,), hyperspn=(-13.25, -13.35))
+    put(records, Run("baudio", "hyperspn_h5", 0))
+    table = reproduce("table1", records.folder, train=False)
+    first, second = table.rows
+    assert (first["dataset"], first["name"], first["variables"]) == ("nltcs", "NLTCS", 16)
+    assert first["weight_decay"] == pytest.approx((-6.03 - 6.02 - 6.04) / 3, abs=1e-12)
+    assert first["hyperspn"] == pytest.approx(-6.012, abs=1e-12)
+    assert first["hyperspn_std"] == pytest.approx(0.002)
+    assert (first["weight_decay_published"], first["hyperspn_published"]) == (-6.02, -6.01)
+    assert (first["hyperspn_parameters"], first["hyperspn_parameters_published"]) == (100, 9115)
+    assert (first["hyperspn_chosen"], first["hyperspn_chosen_published"]) == ("10", "10")
+    assert (first["weight_decay_chosen"], first["weight_decay_chosen_published"]) == ("1e-4", "1e-3 or 1e-4 or 1e-5")
+    assert (second["weight_decay_seeds"], second["hyperspn_seeds"], second["weight_decay_std"]) == (1, 2, None)
+    assert second["hyperspn"] == pytest.approx(-13.3)
+    assert table.mean["hyperspn"] == pytest.approx((-6.012 - 13.3) / 2)
+    assert reproduce("table2", records.folder, train=False).rows == []
+    assert len(reproduce("table1", records.folder, datasets=["plants"], train=False).rows) == 1
+
+
+def test_a_table_in_markdown_and_csv():
+    columns = (Column("name", "data set"), Column("n", "n"), Column("a", "A", group="x"), Column("b", "B", group="x"))
+    columns += (Column("c", "C", digits=3, spread=True),)
+    rows = [
+        {"name": "one", "n": 1234, "a": -1.004, "b": -1.001, "c": -0.5, "c_std": 0.25, "significant": "c"},
+        {"name": "two", "n": 5, "a": -2.0, "b": -1.0, "c": None, "c_std": None, "significant": None},
+    ]
+    table = Table("A table", columns, rows)
+    assert table.markdown().splitlines() == [
+        "| data set | n | A | B | C |",
+        "| --- | --- | --- | --- | --- |",
+        "| one | 1,234 | -1.00 | -1.00 | -0.500⋆ ± 0.250 |",
+        "| two | 5 | -2.00 | **-1.00** |  |",
+        "| mean |  | -1.50 | **-1.00** |  |",
+    ]
+    assert table.csv().splitlines() == [
+        "name,n,a,b,c,c_std,significant",
+        "one,1234,-1.004,-1.001,-0.5,0.25,c",
+        "two,5,-2.0,-1.0,,,",
+    ]
+    assert table._replace(rows=rows[:1]).mean is None
+    assert table._replace(rows=[]).markdown().count("\n") == 2
+    assert table._replace(rows=[]).csv().strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("difference", "better"), [(2.25, None), (2.28, "hyperspn"), (-2.25, None), (-2.28, "weight_decay")]
+)
+def test_significance_is_decided_at_the_critical_value(records, difference, better):
+    spread = np.array([-1.0, 0.0, 1.0])  # t = difference / sqrt(2 / 3) with 4 degrees of freedom; critical: 2.776
+    put_all(records, spn=-9 + spread, hyperspn=-9 + spread + difference)
+    table = reproduce("table7", records.folder, train=False)
+    assert table.rows[0]["significant"] == better
+    assert ("⋆" in table.markdown()) == (better is not None)
+    assert f"{-9 + difference:.2f}{'⋆' if better == 'hyperspn' else ''} ± 1.00" in table.markdown()
+
+
+def test_one_seed_is_never_significant(records):
+    put_all(records, spn=(-9.0,), hyperspn=(-6.0, -6.1, -6.2))
+    table = reproduce("table7", records.folder, train=False)
+    assert table.rows[0]["significant"] is None
+    assert "| NLTCS | 16 | -9.00 | **-6.10 ± 0.10** |" in table.markdown()
+
+
+def test_table_3(records):
+    put_all(records, HAND_CRAFTED, spn=(-167.0, -167.2), hyperspn=(-166.5,))
+    large, small, hyper = reproduce("table3", records.folder, train=False).rows
+    assert large["log_likelihood"] == small["log_likelihood"] == pytest.approx(-167.1)
+    assert (small["parameters_published"], small["log_likelihood_published"]) == (102450, -167.0)
+    assert (hyper["model"], hyper["log_likelihood"], hyper["log_likelihood_std"]) == ("HyperSPN", -166.5, None)
+
+
+def test_table_4_needs_no_records(tmp_path):
+    rows = reproduce("table4", tmp_path / "new").rows
+    assert rows[1] == {"option": "weight decay w", "weight_decay": "1e-3, 1e-4, 1e-5", "hyperspn": "none"}
+    steps = [row for row in rows if row["option"].startswith("steps: ")]
+    listed = [name for row in steps for name in row["option"].removeprefix("steps: ").split(", ")]
+    assert sorted(listed) == sorted((*TWENTY, *AMAZON, HAND_CRAFTED))
+    assert next(row for row in steps if "pumsb_star" in row["option"])["hyperspn"].startswith("80,000 of 500 rows")
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["table4.csv", "table4.md"]
+
+
+def test_tables_5_and_6(records):
+    put_all(records)
+    (row,) = reproduce("table5", records.folder, train=False).rows
+    assert [row[setting] for setting in METHODS["hyperspn"]] == [-7.0, -6.01, -7.0]
+    assert [row[f"{setting}_published"] for setting in METHODS["hyperspn"]] == [-6.03, -6.01, -6.02]
+    put(records, Run("nltcs", "hyperspn_h10", 1), sample_quality_published=-4.0, sample_quality_proper=7.0)
+    (row,) = reproduce("table6", records.folder, train=False).rows
+    assert (row["hyperspn"], row["hyperspn_proper"], row["hyperspn_bandwidth"]) == pytest.approx((-3.0, 5.0, 0.1))
+    assert (row["weight_decay_published"], row["hyperspn_published"]) == (-2.346, -2.348)
+
+
+def test_nothing_is_written_where_nothing_is_trained(records):
+    for what in ARTEFACTS:
+        assert bool(reproduce(what, records.folder, train=False).rows) == (what == "table4")
+    assert not records.folder.exists()
+
+
+def test_figure_5_is_written_as_png_and_svg(records):
+    put_all(records, "plants")
+    rows = ARTEFACTS["figure5"].table(records, ["plants", "pumsb_star"]).rows
+    assert [row["method"] for row in rows] == ["weight_decay", "hyperspn", "spn_small"]
+    assert rows[1]["valid"] == [-9.0, -7.5, -7.0]
+    write_files("figure5", records)
+    png, svg = ((records.folder / f"figure5.{kind}").read_bytes() for kind in ("png", "svg"))
+    assert png.startswith(b"\x89PNG\r\n")
+    assert b"<svg" in svg
+    write_files("figure5", records)
+    assert (records.folder / "figure5.svg").read_bytes() == svg
+
+
+# Published values
+
+
+def test_published_values_are_those_of_the_paper():
+    assert tuple(PUBLISHED) == TWENTY + AMAZON
+    for name, published in PUBLISHED.items():
+        n, h = datasets.KNOWN[name].variables, 20 if name in TWENTY else 10
+        assert published["weight_decay_parameters"] == 2 * n * 5**2 * 50 + 50
+        assert published["hyperspn_parameters"] == 500 * n + {20: 1115, 10: 655}[h]
+        for method in ("weight_decay", "hyperspn"):
+            assert published[method] == max(published[setting] for setting in METHODS[method])
+    averages = {"weight_decay": -36.87, "hyperspn": -35.55, "weight_decay_std": 0.07, "hyperspn_std": 0.08}
+    averages |= dict(zip(METHODS["weight_decay"], (-37.18, -36.91, -37.17)))
+    averages |= dict(zip(METHODS["hyperspn"], (-35.79, -35.63, -35.68)))
+    for key, average in averages.items():
+        assert fmean(published[key] for published in PUBLISHED.values()) == pytest.approx(average, abs=0.0051), key
+    for key, average in (("weight_decay_quality", -3.185), ("hyperspn_quality", -3.157)):
+        assert fmean(published[key] for published in PUBLISHED.values()) == pytest.approx(average, abs=0.00051)
+    hand_crafted = [PUBLISHED_HAND_CRAFTED[method]["log_likelihood"] for method in METHODS]
+    assert hand_crafted == [-166.90, -166.32, -167.00]
+
+
+# The committed records
+
+
+def committed():
+    stems = [(path.parent.name, *path.stem.rsplit("-seed")) for path in COMMITTED.folder.glob("*/*.json")]
+    return [Run(dataset, setting, int(seed)) for dataset, setting, seed in sorted(stems)]
+
+
+needs_records = pytest.mark.skipif(not committed(), reason="there are no records")
+
+
+@needs_records
+def test_committed_records_are_complete_and_consistent():
+    for run in committed():
+        record, setting, schedule = COMMITTED[run], SETTINGS[run.setting], SCHEDULES[run.dataset]
+        n, k, r = datasets.KNOWN[run.dataset].variables, setting.layer_size, setting.replicas
+        parameters = 2 * n * k**2 * r + r
+        if setting.hidden:
+            h = setting.hidden[1]
+            parameters = 2 * n * 5 * r + (5 + 1) * 20 + (20 + 1) * h + (h + 1) * k**2 + r
+        assert record["parameters"] == parameters, run
+        assert record["options"] == json.loads(json.dumps(setting._asdict())), run
+        assert record["schedule"] == schedule._asdict(), run
+        curve = record["curve"]
+        best = int(np.argmax(curve["valid"]))
+        assert record["best_step"] == curve["steps"][best], run
+        assert record["valid"] == pytest.approx(curve["valid"][best], abs=1e-5), run
+        assert record["train"] == pytest.approx(curve["train"][best], abs=1e-5), run
+        assert record["steps"] == curve["steps"][-1] <= schedule.steps, run
+        assert record["steps"] == schedule.steps or len(curve["steps"]) - 1 - best == schedule.patience, run
+        assert np.isfinite([record[key] for key in ("test", "sample_quality_published", "sample_quality_proper")]).all()
+
+
+@needs_records
+@pytest.mark.parametrize("what", ["table1", "table2", "table3", "table5", "table6", "table7"])
+def test_tables_are_made_from_the_committed_records(what):
+    there, artefact = committed(), ARTEFACTS[what]
+    table = reproduce(what, COMMITTED.folder, train=False)
+    swept = {run.dataset for run in there if all(run._replace(setting=name, seed=0) in there for name in SWEPT)}
+    if what != "table3":
+        assert {row["dataset"] for row in table.rows} == swept & set(artefact.datasets)
+    for row in table.rows if what in ("table1", "table2", "table7") else ():
+        for method in ("weight_decay", "hyperspn"):
+            best = max(METHODS[method], key=lambda name: COMMITTED[Run(row["dataset"], name, 0)]["valid"])
+            tests = [COMMITTED[run]["test"] for run in there if run[:2] == (row["dataset"], best)]
+            assert row[method] == pytest.approx(fmean(tests), abs=1e-9)
+            assert row[f"{method}_seeds"] == len(tests)
+            assert row[f"{method}_chosen"] == SETTINGS[best].varied
+    assert table.markdown().count("\n") == 2 + len(table.rows) + (table.mean is not None)
