@@ -76,7 +76,8 @@ class Records:
     def keep(self, run: Run, record: Record) -> None:
         path = self.folder / run.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, lambda file: file.write((json.dumps(record, indent=1) + "\n").encode()))
+        lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items())
+        write(path, lambda file: file.write(f"{{\n{lines}\n}}\n".encode()))
 
     def chosen(self, dataset: str, method: str) -> str | None:
         """The setting of a method with the best validation value for the first seed, once all of them are there."""
