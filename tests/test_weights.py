@@ -83,9 +83,9 @@ def test_any_sectors_can_be_asked_for(sectors, source):
 
 
 @pytest.mark.parametrize("ids", [torch.tensor([5, 0, 3, 5]), slice(1, 7), slice(5, 7)])
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", [HyperWeights, FactoredWeights])
 def test_gradients(sectors, source, ids):
-    weights = source(sectors).double()
+    weights = source(sectors, hidden=(4,)).double()
     parameters = dict(weights.named_parameters())
     assert torch.autograd.gradcheck(
         lambda *values: functional_call(weights, dict(zip(parameters, values, strict=True)), (0, ids)),

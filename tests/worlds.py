@@ -40,7 +40,8 @@ STRUCTURES = {
 
 def make(name: str, weights: str, layer_size: int = 3, seed: int = 0, **options) -> Circuit:
     structure = STRUCTURES[name]
-    assemble = {"direct": SPN, "hyper": HyperSPN, "factored": partial(HyperSPN, weights="factored")}[weights]
+    factored = partial(HyperSPN, weights="factored", hidden=(5,))
+    assemble = {"direct": SPN, "hyper": HyperSPN, "factored": factored}[weights]
     circuit = assemble(structure.num_variables, layer_size, structure=structure, seed=seed, init="normal", **options)
     return sharpened(circuit.double(), seed)
 
