@@ -41,7 +41,7 @@ def test_factored_weights_are_a_head_per_region_of_the_features_of_each_replica(
     source = FactoredWeights(sectors, latent_dim=4, features=3, hidden=(6,))
     hidden = torch.relu(source.latents @ source.net[0].weight.T + source.net[0].bias)
     features = hidden @ source.net[1].weight.T + source.net[1].bias  # (replicas, features)
-    for kind, size, corners in ((0, 9, [(3, 2), (3, 3), (3, 3), (1, 3)]), (1, 18, [(3, 6), (3, 6)])):
+    for kind, size, corners in ((0, 9, [(3, 1), (3, 2), (3, 2), (1, 2)]), (1, 18, [(3, 5), (3, 5)])):
         written = source(kind, torch.arange(2 * len(corners))).view(2, len(corners), size)
         place = 0
         for region, (rows, columns) in enumerate(corners):
@@ -52,7 +52,7 @@ def test_factored_weights_are_a_head_per_region_of_the_features_of_each_replica(
             torch.testing.assert_close(written[:, region], expected.flatten(1))
             place += rows * columns
         assert source.bases[kind].shape == (place,)
-    assert source.num_parameters == 2 * 4 + (4 * 6 + 6) + (6 * 3 + 3) + (27 + 36) * (1 + 3)
+    assert source.num_parameters == 2 * 4 + (4 * 6 + 6) + (6 * 3 + 3) + (17 + 30) * (1 + 3)
 
 
 def test_factored_weights_need_replicas_of_one_tree():

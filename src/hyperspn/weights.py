@@ -125,7 +125,8 @@ class FactoredWeights(WeightSource):
         weights(r, u) = base_u + head_u net(latents[r])
 
     All replicas are the same tree, so that one more costs no more than a latent vector. Only the used corner of a
-    sector has parameters; elsewhere its weights are 0.
+    sector has parameters, less its last column where this is that of whole sums: weights that differ by a constant
+    are the same, and the last one of a sum may be 0.
 
     Arguments:
         sectors: The sectors to write; sector u of replica r has the number r U + u among the r U of its kind.
@@ -204,7 +205,8 @@ def _numbered_corners(sectors: Sectors) -> list[Tensor]:
         count = sum(layer.sectors.numel() for layer in layers) // len(sectors.structure.roots)
         used = torch.zeros(count, kind.rows, kind.columns, dtype=torch.bool, device="cpu")
         for layer in layers:
-            used[layer.sectors[layer.sectors < count], : layer.rows, : layer.columns] = True
+            free = layer.columns - (layer.sectors.shape[1] == 1)
+            used[layer.sectors[layer.sectors < count], : layer.rows, :free] = True
         numbers.append((used.flatten().cumsum(0) - 1).view(count, kind.size).masked_fill(~used.flatten(1), -1))
     return numbers
 
