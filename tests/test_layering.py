@@ -11,7 +11,7 @@ import hyperspn
 PACKAGE = Path(hyperspn.__file__).parent
 LAYERS = [
     {"structures.region_graph"},
-    {"structures.binary_trees"},
+    {"structures.binary_trees", "structures.poon_domingos"},
     {"structures", "compiled"},
     {"sectors", "network"},
     {"weights", "leaves"},
