@@ -16,7 +16,7 @@ import hyperspn
 from hyperspn import SPN, Categorical, Gaussian, HyperSPN
 
 
-@pytest.mark.parametrize("weights", ["direct", "hyper"])
+@pytest.mark.parametrize("weights", ["direct", "hyper", "direct EiNet", "hyper EiNet"])
 @pytest.mark.parametrize(
     ("name", "leaves"), [(name, "binary") for name in STRUCTURES] + [("trees10", "mixed"), ("shared", "mixed")]
 )

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from worlds import STRUCTURES, all_worlds, make, missing_patterns, mixed_families, sharpened, value
+from worlds import STRUCTURES, all_worlds, einet_value, make, missing_patterns, mixed_families, sharpened, value
 
-from hyperspn import SPN, Categorical, Gaussian
+from hyperspn import SPN, Binomial, Categorical, Gaussian
 from hyperspn.engines.layered import log_max, log_sum
 
 
@@ -17,6 +17,16 @@ def test_probabilities_follow_the_definition_node_by_node(name, weights):
     torch.testing.assert_close(circuit.log_prob(some).exp(), expected, rtol=1e-10, atol=0)
 
 
+@pytest.mark.parametrize("leaves", [Categorical(2), Categorical(5), Binomial(3, total=1)])
+@pytest.mark.parametrize("weights", ["direct EiNet", "hyper EiNet"])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_einets_follow_the_definition_node_by_node(name, weights, leaves):
+    circuit = make(name, weights, leaves=leaves)
+    rows = torch.randint(2, (4, circuit.num_variables), generator=torch.Generator().manual_seed(0))
+    expected = torch.tensor([einet_value(circuit, row.tolist()) for row in rows], dtype=torch.float64)
+    torch.testing.assert_close(circuit.log_prob(rows).exp(), expected, rtol=1e-10, atol=1e-300)
+
+
 def test_mixed_leaves_follow_the_definition_node_by_node():
     families = [Gaussian(4, max_variance=2.0), Categorical(7), Gaussian(2), Categorical(2), Categorical(3)]
     circuit = make("trees5", "hyper", leaves=families)
@@ -25,12 +35,13 @@ def test_mixed_leaves_follow_the_definition_node_by_node():
     torch.testing.assert_close(circuit.log_prob(rows).exp(), expected, rtol=1e-10, atol=0)
 
 
-@pytest.mark.parametrize("weights", ["direct", "hyper"])
+@pytest.mark.parametrize("weights", ["direct", "hyper", "direct EiNet", "hyper EiNet"])
 @pytest.mark.parametrize("name", ["trees5", "shared", "caterpillar", "wide leaves"])
 def test_gradients(name, weights):
     n = STRUCTURES[name].num_variables
     families = [Gaussian(2, max_variance=3.0)] * n if name == "wide leaves" else mixed_families(n)
-    circuit = make(name, weights, layer_size=2, leaves=families)
+    options = {"embedding_dim": 2, "hidden": (3,)} if weights == "hyper EiNet" else {}
+    circuit = make(name, weights, layer_size=2, leaves=families, **options)
     x = torch.rand(3, n, dtype=torch.float64).round()
     missing = missing_patterns(circuit, 3)
     parameters = dict(circuit.named_parameters())

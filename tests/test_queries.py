@@ -16,6 +16,12 @@ from hyperspn.structures import binary_trees
 CASES = [(name, weights, "binary") for name in STRUCTURES if name != "wide leaves" for weights in ("direct", "hyper")]
 CASES += [(name, weights, "mixed") for name in ("trees5", "shared", "caterpillar") for weights in ("direct", "hyper")]
 CASES += [("wide leaves", weights, "counts") for weights in ("direct", "hyper")]
+CASES += [(name, "direct EiNet", "binary") for name in ("trees1", "trees6", "caterpillar", "grid")]
+CASES += [
+    ("shared", "hyper EiNet", "mixed"),
+    ("grid", "hyper EiNet", "no sums"),
+    ("wide leaves", "direct EiNet", "counts"),
+]
 
 
 @pytest.fixture(params=CASES, ids=[" ".join(case) for case in CASES], scope="module")
@@ -23,8 +29,9 @@ def discrete(request):
     """A circuit, all its worlds, and their probabilities."""
     name, weights, leaves = request.param
     n = STRUCTURES[name].num_variables
-    families = {"binary": Categorical(2), "mixed": mixed_families(n), "counts": Binomial(4, total=2)}[leaves]
-    circuit = make(name, weights, leaves=families)
+    families = {"binary": Categorical(2), "mixed": mixed_families(n), "counts": Binomial(4, total=2)}
+    families["no sums"] = Binomial(3, total=1)
+    circuit = make(name, weights, leaves=families[leaves])
     worlds = all_worlds(circuit)
     with torch.no_grad():
         return circuit, worlds, circuit.log_prob(worlds).exp()

@@ -8,8 +8,8 @@ import math
 
 import torch
 
-from hyperspn import SPN, Binomial, Categorical, Circuit, Gaussian, HyperSPN, RegionGraph
-from hyperspn.structures import binary_trees
+from hyperspn import SPN, Binomial, Categorical, Circuit, EiNet, Gaussian, HyperSPN, RegionGraph
+from hyperspn.structures import binary_trees, poon_domingos
 
 SHARED = RegionGraph.from_regions(
     [{"variables": [v]} for v in range(4)]
@@ -29,13 +29,19 @@ STRUCTURES = {
     "shared": SHARED,
     "caterpillar": CATERPILLAR,
     "wide leaves": WIDE_LEAVES,
+    "grid": poon_domingos((2, 3), delta=1),
 }
 
 
 def make(name: str, weights: str, layer_size: int = 3, seed: int = 0, **options) -> Circuit:
+    """A circuit with "direct" or "hyper" weights, or the "direct EiNet" or "hyper EiNet" of the same structure."""
     structure = STRUCTURES[name]
-    assemble = {"direct": SPN, "hyper": HyperSPN}[weights]
-    circuit = assemble(structure.num_variables, layer_size, structure=structure, seed=seed, init="normal", **options)
+    source, *einet = weights.split()
+    if einet:
+        circuit = EiNet(structure, layer_size, weights=source, seed=seed, **{"leaves": Categorical(2), **options})
+    else:
+        assemble = {"direct": SPN, "hyper": HyperSPN}[source]
+        circuit = assemble(structure.num_variables, layer_size, seed, structure=structure, init="normal", **options)
     return sharpened(circuit.double(), seed)
 
 
@@ -94,6 +100,45 @@ def value(circuit: Circuit, row: list[float]) -> float:
         if index not in children:
             total += mixture.pop(0) * outputs[-1][0]
     return total
+
+
+def einet_value(circuit: Circuit, row: list[float]) -> float:
+    """The same for a circuit of outer products."""
+    regions = json.loads(circuit.structure.to_json())["regions"]
+    k, mixture = circuit.sectors.layer_size, torch.softmax(circuit.mixture, 0).tolist()
+    children = {c for region in regions for part in region.get("partitions", []) for c in part}
+    used = dict.fromkeys(range(len(circuit.sectors.kinds)), 0)
+    outputs: list[list[float]] = []
+    total = 0.0
+    for index, region in enumerate(regions):
+        rows = k if index in children else 1
+        if "variables" in region:
+            inputs = [math.prod(c) for c in zip(*(_densities(circuit, v, row[v]) for v in region["variables"]))]
+            parts = [(inputs, [1.0])]
+        else:
+            parts = [(outputs[part[0]], outputs[part[1]] if part[1:] else [1.0]) for part in region["partitions"]]
+        width = len(parts[0][0])
+        kind = 0 if width <= k else [q.columns for q in circuit.sectors.kinds].index(width)
+
+        def sector(kind=kind):
+            used[kind] += 1
+            return circuit.weights(kind, torch.tensor([used[kind] - 1]))[0]
+
+        if "variables" in region and width == rows:
+            outputs.append(inputs)
+        else:
+            sums = [[_weighted(left, right, [sector() for _ in right]) for left, right in parts] for _ in range(rows)]
+            mixing = torch.stack([sector()[:rows] if len(parts) > 1 else torch.zeros(rows) for _ in parts], 1)
+            mixing = mixing.softmax(1).tolist()
+            outputs.append([sum(m * v for m, v in zip(*pair)) for pair in zip(mixing, sums)])
+        if index not in children:
+            total += mixture.pop(0) * outputs[-1][0]
+    return total
+
+
+def _weighted(left: list[float], right: list[float], vectors: list[torch.Tensor]) -> float:
+    weights = torch.stack([vector[: len(left)] for vector in vectors]).flatten().softmax(0).tolist()
+    return sum(w * b * a for w, (b, a) in zip(weights, itertools.product(right, left)))
 
 
 def _densities(circuit: Circuit, variable: int, x: float) -> list[float]:

@@ -4,7 +4,7 @@ from . import datasets, queries, structures, tables
 from .circuit import Circuit, load
 from .learning import fit
 from .leaves import Binomial, Categorical, Gaussian
-from .models import SPN, HyperSPN
+from .models import SPN, EiNet, HyperSPN
 from .structures import RegionGraph
 
 __version__ = "0.1.0"
@@ -14,6 +14,7 @@ __all__ = [
     "Binomial",
     "Categorical",
     "Circuit",
+    "EiNet",
     "Gaussian",
     "HyperSPN",
     "RegionGraph",

@@ -189,13 +189,19 @@ def _descend(
         if not arrivals[index]:
             continue
         travellers, slots, outputs = torch.cat(arrivals[index], 1)
-        scores = _log_weights(model, layer, slots, outputs)  # (arrivals, P columns)
-        if inputs is not None and rows is not None:
-            scores = scores + inputs[index][slots, rows[travellers]]
-        choice = choose(scores)
-        products = slots * layer.sectors.shape[1] + choice // layer.columns
-        places, owners = ragged_gather(layer.offsets.to(slots.device), products)
-        factors, chosen = layer.factors.to(slots.device)[places], (choice % layer.columns)[owners]
+        choice = outputs
+        if layer.has_sums:
+            scores = _log_weights(model, layer, slots, outputs)  # (arrivals, P columns)
+            if inputs is not None and rows is not None:
+                scores = scores + inputs[index][slots, rows[travellers]]
+            choice = choose(scores)
+        products, offsets = slots * layer.partitions + choice // layer.columns, layer.offsets.to(slots.device)
+        places, owners = ragged_gather(offsets, products)
+        is_first = places == offsets[products][owners]
+        factors, chosen = (
+            layer.factors.to(slots.device)[places],
+            layer.element((choice % layer.columns)[owners], ~is_first),
+        )
         if layer.is_leaf:
             members[travellers[owners], factors] = chosen
         else:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..leaves import Evidence, Leaves
-from ..sectors import Sectors, SumLayer, ragged_gather
+from ..sectors import Sectors, SumLayer
 from ..weights import WeightSource, normalize
 
 VALUES_AT_ONCE = 2**25
@@ -65,7 +65,7 @@ class LayeredEngine:
     @property
     def rows_upward(self) -> int:
         """How many rows to send upward at a time where memory matters."""
-        per_row = sum(layer.sectors.numel() * layer.columns for layer in self.sectors.layers)
+        per_row = sum((len(layer.offsets) - 1) * layer.columns for layer in self.sectors.layers)
         return max(1, VALUES_AT_ONCE // per_row)
 
     @property
@@ -101,20 +101,23 @@ class LayeredEngine:
         outputs: list[Tensor] = []
         inputs: list[Tensor] = []
         for layer, sources in zip(self.sectors.layers, self.sources, strict=True):
-            count, partitions = layer.sectors.shape
-            products = _products(sources, outputs, leaves[..., : layer.columns], count * partitions)  # (U P, batch, c)
-            products = products.unflatten(0, (count, partitions)).transpose(1, 2).flatten(2)  # (U, batch, P c)
-            logits = weights(layer.kind_index, layer.sectors.flatten().to(leaves.device))
-            outputs.append(combine(products, normalize(layer.assemble(logits))))  # (U, batch, rows)
+            products = _products(layer, sources, outputs, leaves)  # (U, batch, P columns)
             inputs.append(products)
-        roots = _products(self.root_sources, outputs, leaves, len(self.sectors.structure.roots))  # (roots, batch, 1)
+            if layer.has_sums:
+                logits = weights(layer.kind_index, layer.sectors.flatten().to(leaves.device))
+                outputs.append(combine(products, normalize(layer.assemble(logits))))  # (U, batch, rows)
+            else:
+                outputs.append(products)
+        roots = _gathered(self.root_sources, outputs, leaves, len(self.sectors.structure.roots))  # (roots, batch, 1)
         return roots[..., 0].T, inputs
 
-    def _sources_of(self, layer: SumLayer) -> list[Source]:
-        places, targets = ragged_gather(layer.offsets, torch.arange(layer.sectors.numel(), device=layer.sectors.device))
+    def _sources_of(self, layer: SumLayer) -> list[list[Source]]:
+        """Of all factors together, or of the left ones and of the right ones."""
+        targets = torch.arange(len(layer.offsets) - 1, device="cpu").repeat_interleave(layer.offsets.diff())
         if layer.is_leaf:
-            return [Source(-1, layer.factors[places], targets)]
-        return self._grouped(layer.factors[places], targets)
+            return [[Source(-1, layer.factors, targets)]]
+        sides = 2 if layer.is_outer else 1
+        return [self._grouped(layer.factors[side::sides], targets[side::sides]) for side in range(sides)]
 
     def _grouped(self, regions: Tensor, targets: Tensor) -> list[Source]:
         """Groups factors by the layer that holds their values."""
@@ -132,11 +135,21 @@ def _log(values: Tensor) -> Tensor:
     return values.masked_fill(zero, 1).log().masked_fill(zero, -torch.inf)
 
 
-def _products(sources: list[Source], outputs: list[Tensor], leaves: Tensor, count: int) -> Tensor:
-    """Multiplies the sources' values into `count` products, in log space: (count, batch, columns)."""
+def _products(layer: SumLayer, sources: list[list[Source]], outputs: list[Tensor], leaves: Tensor) -> Tensor:
+    """The products of all partitions of a layer, in log space: (U, batch, P columns)."""
+    count = len(layer.offsets) - 1
+    left, *others = (_gathered(side, outputs, leaves[..., : layer.columns], count) for side in sources)
+    products = left  # (U P, batch, columns)
+    for right in others:
+        products = (right[..., None] + left[..., None, :]).flatten(2)
+    return products.unflatten(0, (-1, layer.partitions)).transpose(1, 2).flatten(2)
+
+
+def _gathered(sources: list[Source], outputs: list[Tensor], leaves: Tensor, count: int) -> Tensor:
+    """Multiplies the sources' values element by element into `count` products, in log space: (count, batch, values)."""
     total: Tensor | None = None
     for layer, slots, targets in sources:
-        values = leaves if layer < 0 else outputs[layer]  # (slots, batch, columns)
+        values = leaves if layer < 0 else outputs[layer]  # (slots, batch, values)
         if total is None:
             total = values.new_zeros(count, *values.shape[1:])
         total = total.index_add(0, targets.to(values.device), values.index_select(0, slots.to(values.device)))
