@@ -49,7 +49,7 @@ def test_gradients(name, weights):
     def log_prob(*values):
         return torch.func.functional_call(circuit, dict(zip(parameters, values, strict=True)), (x, missing))
 
-    assert torch.autograd.gradcheck(log_prob, tuple(parameters.values()))
+    assert torch.autograd.gradcheck(log_prob, tuple(parameters.values()), fast_mode="EiNet" in weights)
 
 
 def test_gradients_with_respect_to_continuous_values():

@@ -13,6 +13,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
+RELATIVE_ERROR = 1e-5
+
 
 class Evidence(NamedTuple):
     """Checked input: values where they are known, and which are not."""
@@ -30,6 +32,7 @@ class LeafFamily:
     """
 
     is_discrete = True
+    is_linear = False
     num_parameters = 0
 
     @property
@@ -46,6 +49,19 @@ class LeafFamily:
 
     def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """The log-density under each member, (batch, variables, l)."""
+        raise NotImplementedError
+
+    def region_log_prob(self, parameters: Tensor, x: Tensor, known: Tensor) -> Tensor:
+        """The log-densities of whole regions of V variables, as matrix products, for families that are `is_linear`.
+
+        Arguments:
+            parameters: Of U regions, (U, V, l, parameters).
+            x: The values, (U, batch, V).
+            known: Which of them count, (U, batch, V).
+
+        Returns:
+            The sum over the variables of each region, (U, batch, l).
+        """
         raise NotImplementedError
 
     def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,6 +141,7 @@ class Gaussian(LeafFamily):
     min_variance: float = 1e-6
     max_variance: float | None = None
     is_discrete = False
+    is_linear = True
     num_parameters = 2
 
     def __post_init__(self) -> None:
@@ -154,6 +171,30 @@ class Gaussian(LeafFamily):
         mean, variance = self.moments(parameters)
         return -0.5 * ((x[..., None] - mean).square() / variance + variance.log() + log(2 * pi))
 
+    def region_log_prob(self, parameters: Tensor, x: Tensor, known: Tensor) -> Tensor:
+        """The sum is linear in x and x^2, both counted from the mean of the members' means.
+
+            sum_v log p_j(x_v) = sum_v -x_v^2 / 2 s_vj + x_v m_vj / s_vj - (m_vj^2 / s_vj + log 2 pi s_vj) / 2
+
+        Where these terms would cancel each other to less than `RELATIVE_ERROR`, it is summed as it stands.
+        """
+        mean, variance = self.moments(parameters)  # (U, V, l)
+        center = mean.detach().mean(-1, keepdim=True)  # (U, V, 1)
+        x, mean = torch.where(known, x - center.mT, 0), mean - center
+        precision = variance.reciprocal()
+        squares, products = x.square() @ (-0.5 * precision), x @ (mean * precision)  # (U, batch, l)
+        constants = -0.5 * (mean.square() * precision + variance.log() + log(2 * pi))  # (U, V, l)
+        constants = constants.sum(1, keepdim=True) if known.all() else known.to(x.dtype) @ constants
+        total = squares + products + constants
+        with torch.no_grad():
+            rounding = torch.finfo(x.dtype).eps * (squares.abs() + products.abs() + constants.abs())
+            region, row, member = (rounding > RELATIVE_ERROR * (total.abs() + x.shape[2])).nonzero(as_tuple=True)
+        if not len(region):
+            return total
+        mean, variance = mean.mT[region, member], variance.mT[region, member]  # (cancelled, V)
+        exact = -0.5 * ((x[region, row] - mean).square() / variance + variance.log() + log(2 * pi))
+        return total.index_put((region, row, member), exact.where(known[region, row], 0).sum(-1))
+
     def modes(self, parameters: Tensor) -> Tensor:
         return parameters[..., 0]
 
@@ -176,6 +217,7 @@ class Binomial(LeafFamily):
 
     members: int = 5
     total: int = 255
+    is_linear = True
     num_parameters = 1
 
     def __post_init__(self) -> None:
@@ -193,9 +235,18 @@ class Binomial(LeafFamily):
 
     def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         raw, x = parameters[..., 0], x[..., None]
+        return self._choices(x) + x * functional.logsigmoid(raw) + (self.total - x) * functional.logsigmoid(-raw)
+
+    def region_log_prob(self, parameters: Tensor, x: Tensor, known: Tensor) -> Tensor:
+        raw = parameters[..., 0]  # (U, V, l)
+        choices = self._choices(x).where(known, 0).sum(-1, keepdim=True)  # (U, batch, 1)
+        hits, misses = x.where(known, 0), (self.total - x).where(known, 0)
+        return choices + hits @ functional.logsigmoid(raw) + misses @ functional.logsigmoid(-raw)
+
+    def _choices(self, x: Tensor) -> Tensor:
+        """log C(N, x)"""
         total = torch.tensor(float(self.total), dtype=x.dtype, device=x.device)
-        choices = (total + 1).lgamma() - (x + 1).lgamma() - (total - x + 1).lgamma()
-        return choices + x * functional.logsigmoid(raw) + (total - x) * functional.logsigmoid(-raw)
+        return (total + 1).lgamma() - (x + 1).lgamma() - (total - x + 1).lgamma()
 
     def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         success = parameters[..., 0].sigmoid()
@@ -286,6 +337,16 @@ class Leaves(nn.Module):
             filled = torch.where(self._own(evidence.missing, own)[..., None], unknown, known)
             columns.append(functional.pad(filled, (0, width - family.width), value=-torch.inf))
         return _ordered(columns, [own for _, own, _ in groups])
+
+    def is_linear(self, regions: Tensor) -> bool:
+        """Whether `region_log_prob` serves regions of these variables, (U, V)."""
+        return len(self.distinct) == 1 and self.distinct[0].is_linear and regions.shape[1] > 1
+
+    def region_log_prob(self, evidence: Evidence, regions: Tensor) -> Tensor:
+        """The log-density of regions of V variables under each of their distributions: (U, V) -> (U, batch, l)."""
+        regions = regions.to(evidence.values.device)
+        x, missing = (table[:, regions].transpose(0, 1) for table in evidence)  # (U, batch, V)
+        return self.distinct[0].region_log_prob(self.raw[0][regions], x, ~missing)
 
     def sample(self, members: Tensor, generator: Generator | None = None) -> Tensor:
         """Draws each variable from the chosen one of its distributions, (batch, variables)."""
