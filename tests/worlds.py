@@ -30,6 +30,7 @@ STRUCTURES = {
     "caterpillar": CATERPILLAR,
     "wide leaves": WIDE_LEAVES,
     "grid": poon_domingos((2, 3), delta=1),
+    "line": poon_domingos((1, 3), delta=1),
 }
 
 

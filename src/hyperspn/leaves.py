@@ -187,8 +187,8 @@ class Gaussian(LeafFamily):
         constants = constants.sum(1, keepdim=True) if known.all() else known.to(x.dtype) @ constants
         total = squares + products + constants
         with torch.no_grad():
-            rounding = torch.finfo(x.dtype).eps * (squares.abs() + products.abs() + constants.abs())
-            region, row, member = (rounding > RELATIVE_ERROR * (total.abs() + x.shape[2])).nonzero(as_tuple=True)
+            rounding = 2 * torch.finfo(x.dtype).eps * (squares.abs() + products.abs() + constants.abs())
+            region, row, member = (rounding > RELATIVE_ERROR * total.abs()).nonzero(as_tuple=True)
         if not len(region):
             return total
         mean, variance = mean.mT[region, member], variance.mT[region, member]  # (cancelled, V)
