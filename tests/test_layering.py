@@ -24,6 +24,7 @@ LAYERS = [
     {"learning.checkpoint", "learning.regularizers"},
     {"learning.train"},
     {"learning"},
+    {"mixtures"},
     {"datasets"},
     {"tables"},
     {""},

@@ -4,6 +4,7 @@ from . import datasets, queries, structures, tables
 from .circuit import Circuit, load
 from .learning import fit
 from .leaves import Binomial, Categorical, Gaussian
+from .mixtures import ClusterMixture, fit_clusters
 from .models import SPN, EiNet, HyperSPN
 from .structures import RegionGraph
 
@@ -14,12 +15,14 @@ __all__ = [
     "Binomial",
     "Categorical",
     "Circuit",
+    "ClusterMixture",
     "EiNet",
     "Gaussian",
     "HyperSPN",
     "RegionGraph",
     "datasets",
     "fit",
+    "fit_clusters",
     "load",
     "queries",
     "structures",
