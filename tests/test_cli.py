@@ -49,6 +49,16 @@ def test_sizes_as_json():
     assert counts["hyperspn"]["learnable"] == 9115
 
 
+def test_sizes_of_the_published_einet(run):
+    counts = "--layer-size 40 --embedding-dim 8 --hidden 10,10 --json"
+    code, output, _ = run(f"sizes --model einet --image 32,32,3 {counts}")
+    found = json.loads(output)
+    assert code == 0
+    assert found["einet"]["used"] == 452963
+    assert found["hyperspn"]["learnable"] == 91256
+    assert found["leaves"] == 245760
+
+
 def test_sizes_as_a_table(run):
     code, output, _ = run("sizes --variables 16")
     assert code == 0
@@ -60,7 +70,9 @@ def test_sizes_as_a_table(run):
     ("arguments", "message"),
     [
         ("size", "No such command 'size'"),
-        ("sizes", "Missing option '--variables'"),
+        ("sizes", "expected --variables, found none"),
+        ("sizes --model einet", "like 32,32,3, found None"),
+        ("sizes --model einet --image 32", "like 32,32,3, found 32"),
         ("sizes --variables many", "Invalid value for '--variables'"),
         ("sizes --variables 0", "at least one variable"),
         ("sizes --variables 9 --hidden 20;20", "like 20,20, found '20;20'"),

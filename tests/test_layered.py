@@ -3,7 +3,7 @@ import torch
 
 from worlds import STRUCTURES, all_worlds, einet_value, make, missing_patterns, mixed_families, sharpened, value
 
-from hyperspn import SPN, Binomial, Categorical, Gaussian
+from hyperspn import SPN, Binomial, Categorical, Gaussian, Histogram
 from hyperspn.engines.layered import log_max, log_sum
 
 
@@ -17,13 +17,14 @@ def test_probabilities_follow_the_definition_node_by_node(name, weights):
     torch.testing.assert_close(circuit.log_prob(some).exp(), expected, rtol=1e-10, atol=0)
 
 
-@pytest.mark.parametrize("leaves", [Categorical(2), Categorical(5), Binomial(3, total=1)])
+@pytest.mark.parametrize("leaves", [Categorical(2), Categorical(5), Binomial(3, total=1), Histogram(3, 2)])
 @pytest.mark.parametrize("weights", ["direct EiNet", "hyper EiNet"])
 @pytest.mark.parametrize("name", STRUCTURES)
 def test_einets_follow_the_definition_node_by_node(name, weights, leaves):
     circuit = make(name, weights, leaves=leaves)
-    rows = torch.randint(2, (4, circuit.num_variables), generator=torch.Generator().manual_seed(0))
-    expected = torch.tensor([einet_value(circuit, row.tolist()) for row in rows], dtype=torch.float64)
+    rows = torch.randint(2, (2, circuit.num_variables), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = torch.tensor([einet_value(circuit, row.tolist()) for row in rows], dtype=torch.float64)
     torch.testing.assert_close(circuit.log_prob(rows).exp(), expected, rtol=1e-10, atol=1e-300)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from worlds import STRUCTURES, agreeing, all_worlds, make, missing_patterns, mixed_families, sharpened
 
-from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, HyperSPN
+from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, Histogram, HyperSPN
 from hyperspn.engines import layered
 from hyperspn.structures import poon_domingos
 
@@ -21,6 +21,7 @@ CASES += [
     ("shared", "hyper EiNet", "mixed"),
     ("grid", "hyper EiNet", "no sums"),
     ("wide leaves", "direct EiNet", "counts"),
+    ("wide leaves", "hyper EiNet", "histograms"),
 ]
 
 
@@ -30,7 +31,7 @@ def discrete(request):
     name, weights, leaves = request.param
     n = STRUCTURES[name].num_variables
     families = {"binary": Categorical(2), "mixed": mixed_families(n), "counts": Binomial(4, total=2)}
-    families["no sums"] = Binomial(3, total=1)
+    families |= {"no sums": Binomial(3, total=1), "histograms": Histogram(3, categories=3)}
     circuit = make(name, weights, leaves=families[leaves])
     worlds = all_worlds(circuit)
     with torch.no_grad():

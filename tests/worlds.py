@@ -6,9 +6,11 @@ import itertools
 import json
 import math
 
+from collections.abc import Iterator
+
 import torch
 
-from hyperspn import SPN, Binomial, Categorical, Circuit, EiNet, Gaussian, HyperSPN, RegionGraph
+from hyperspn import SPN, Binomial, Categorical, Circuit, EiNet, Gaussian, Histogram, HyperSPN, RegionGraph
 from hyperspn.structures import binary_trees, poon_domingos
 
 SHARED = RegionGraph.from_regions(
@@ -108,7 +110,7 @@ def einet_value(circuit: Circuit, row: list[float]) -> float:
     regions = json.loads(circuit.structure.to_json())["regions"]
     k, mixture = circuit.sectors.layer_size, torch.softmax(circuit.mixture, 0).tolist()
     children = {c for region in regions for part in region.get("partitions", []) for c in part}
-    used = dict.fromkeys(range(len(circuit.sectors.kinds)), 0)
+    vectors = [iter(circuit.weights(q, torch.arange(kind.count))) for q, kind in enumerate(circuit.sectors.kinds)]
     outputs: list[list[float]] = []
     total = 0.0
     for index, region in enumerate(regions):
@@ -119,17 +121,12 @@ def einet_value(circuit: Circuit, row: list[float]) -> float:
         else:
             parts = [(outputs[part[0]], outputs[part[1]] if part[1:] else [1.0]) for part in region["partitions"]]
         width = len(parts[0][0])
-        kind = 0 if width <= k else [q.columns for q in circuit.sectors.kinds].index(width)
-
-        def sector(kind=kind):
-            used[kind] += 1
-            return circuit.weights(kind, torch.tensor([used[kind] - 1]))[0]
-
+        own = vectors[0 if width <= k else [q.columns for q in circuit.sectors.kinds].index(width)]
         if "variables" in region and width == rows:
             outputs.append(inputs)
         else:
-            sums = [[_weighted(left, right, [sector() for _ in right]) for left, right in parts] for _ in range(rows)]
-            mixing = torch.stack([sector()[:rows] if len(parts) > 1 else torch.zeros(rows) for _ in parts], 1)
+            sums = [[_weighted(left, right, own) for left, right in parts] for _ in range(rows)]
+            mixing = torch.stack([next(own)[:rows] if len(parts) > 1 else torch.zeros(rows) for _ in parts], 1)
             mixing = mixing.softmax(1).tolist()
             outputs.append([sum(m * v for m, v in zip(*pair)) for pair in zip(mixing, sums)])
         if index not in children:
@@ -137,8 +134,8 @@ def einet_value(circuit: Circuit, row: list[float]) -> float:
     return total
 
 
-def _weighted(left: list[float], right: list[float], vectors: list[torch.Tensor]) -> float:
-    weights = torch.stack([vector[: len(left)] for vector in vectors]).flatten().softmax(0).tolist()
+def _weighted(left: list[float], right: list[float], vectors: Iterator[torch.Tensor]) -> float:
+    weights = torch.stack([next(vectors)[: len(left)] for _ in right]).flatten().softmax(0).tolist()
     return sum(w * b * a for w, (b, a) in zip(weights, itertools.product(right, left)))
 
 
@@ -151,6 +148,8 @@ def _densities(circuit: Circuit, variable: int, x: float) -> list[float]:
     if isinstance(family, Binomial):
         chances = [1 / (1 + math.exp(-z[0])) for z in raw]
         return [math.comb(family.total, int(x)) * s**x * (1 - s) ** (family.total - x) for s in chances]
+    if isinstance(family, Histogram):
+        return [math.exp(z[int(x)]) / sum(map(math.exp, z)) for z in raw]
     assert isinstance(family, Gaussian)
     low, high = family.min_variance, family.max_variance
     spread = [low + (math.exp(z) if high is None else (high - low) / (1 + math.exp(-z))) for _, z in raw]

@@ -3,7 +3,7 @@
 from . import datasets, queries, structures, tables
 from .circuit import Circuit, load
 from .learning import fit
-from .leaves import Binomial, Categorical, Gaussian
+from .leaves import Binomial, Categorical, Gaussian, Histogram
 from .mixtures import ClusterMixture, fit_clusters
 from .models import SPN, EiNet, HyperSPN
 from .structures import RegionGraph
@@ -18,6 +18,7 @@ __all__ = [
     "ClusterMixture",
     "EiNet",
     "Gaussian",
+    "Histogram",
     "HyperSPN",
     "RegionGraph",
     "datasets",

@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from . import queries
 from .engines import choose_engine
-from .leaves import Binomial, Categorical, Gaussian, Leaves
+from .leaves import Binomial, Categorical, Gaussian, Histogram, Leaves
 from .sectors import Sectors
 from .structures import RegionGraph
 from .weights import DirectWeights, HyperWeights, WeightSource, initial
 
 FORMAT = "hyperspn"
 FORMAT_VERSION = 1
-FAMILIES = {family.__name__: family for family in (Categorical, Gaussian, Binomial)}
+FAMILIES = {family.__name__: family for family in (Categorical, Gaussian, Binomial, Histogram)}
 SOURCES = {source.__name__: source for source in (DirectWeights, HyperWeights)}
 
 

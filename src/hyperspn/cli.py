@@ -16,14 +16,14 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from . import __version__, datasets, tables
+from . import __version__, tables
 from .circuit import Circuit
 from .circuit import load as load_circuit
 from .learning import fit
-from .leaves import Categorical
+from .leaves import Categorical, Gaussian, LeafFamily
 from .models import SPN, HyperSPN
 from .sectors import Sectors
-from .structures import binary_trees
+from .structures import RegionGraph, binary_trees, poon_domingos
 from .tables import Schema, Table
 from .weights import HyperWeights
 
@@ -33,6 +33,11 @@ UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 class Model(str, Enum):
     hyperspn = "hyperspn"
     spn = "spn"
+
+
+class Family(str, Enum):
+    spn = "spn"
+    einet = "einet"
 
 
 class Split(str, Enum):
@@ -81,7 +86,10 @@ def root(
 
 @app.command()
 def sizes(
-    variables: Annotated[int, typer.Option(help="Number of variables n.")],
+    variables: Annotated[int | None, typer.Option(help="Number of variables n, of an SPN.")] = None,
+    model: Annotated[Family, typer.Option(help="Random trees, or an EiNet for images.")] = Family.spn,
+    image: Annotated[str | None, typer.Option(help="Rows, columns and channels, like 32,32,3, of an EiNet.")] = None,
+    delta: Annotated[int, typer.Option(help="Columns between the vertical cuts of an image.")] = 8,
     layer_size: Annotated[int, typer.Option(help="Sum nodes per region k.")] = 5,
     replicas: Annotated[int, typer.Option(help="Number of random trees r.")] = 50,
     embedding_dim: Annotated[int, typer.Option(help="Size of a sector's embedding.")] = 5,
@@ -89,42 +97,41 @@ def sizes(
     categories: Annotated[int, typer.Option(help="Categories of each variable.")] = 2,
     as_json: Json = False,
 ) -> None:
-    """Count the weights of an SPN, and the learnable parameters of the HyperSPN that writes them.
+    """Count the weights of an SPN or EiNet, and the learnable parameters of the HyperSPN that writes them.
 
     Example: hyperspn sizes --variables 16 --layer-size 5 --replicas 50 --hidden 20,20
+
+    Example: hyperspn sizes --model einet --image 32,32,3 --layer-size 40 --embedding-dim 8 --hidden 10,10
     """
-    width = Categorical(categories).width
-    sectors = Sectors(binary_trees(variables, replicas), layer_size, [width] * variables)
+    if model is Family.einet:
+        structure = _cut_image(image, delta)
+        leaves: LeafFamily = Gaussian(layer_size)
+        sectors = Sectors(structure, layer_size, [layer_size] * structure.num_variables, "outer")
+    elif variables is None:
+        raise ValueError("expected --variables, found none")
+    else:
+        leaves = Categorical(categories)
+        sectors = Sectors(binary_trees(variables, replicas), layer_size, [leaves.width] * variables)
     with torch.device("meta"):
         generator = HyperWeights(sectors, embedding_dim, _integers(hidden))
-    learnable = generator.num_parameters + replicas
-    counts: dict[str, dict[str, float]] = {
-        "spn": {"stored": sectors.num_weights, "used": sectors.num_used_weights},
+    learnable = generator.num_parameters + sectors.num_mixture_weights
+    counts: dict[str, Any] = {
+        model.value: {"stored": sectors.num_weights, "used": sectors.num_used_weights},
         "hyperspn": {
             "learnable": learnable,
             "embeddings": generator.embeddings.numel(),
             "network": generator.num_parameters - generator.embeddings.numel(),
-            "mixture": replicas,
+            "mixture": sectors.num_mixture_weights,
             "weights_per_parameter": sectors.num_weights / learnable,
         },
+        "leaves": sectors.structure.num_variables * leaves.width * leaves.num_parameters,
     }
-    _report(
-        counts,
-        [
-            (model, name.replace("_", " "), number)
-            for model, entries in counts.items()
-            for name, number in entries.items()
-        ],
-        ("model", "count", "number"),
-        as_json,
-    )
-
-
-@app.command("datasets")
-def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
-    """List the data sets that are known by name, and whether they are at hand."""
-    listing = [row._asdict() for row in datasets.available(data_dir)]
-    _report({"datasets": listing}, [tuple(row.values()) for row in listing], tuple(listing[0]), as_json)
+    rows = [
+        (name, entry.replace("_", " "), number)
+        for name, entries in counts.items()
+        for entry, number in (entries.items() if isinstance(entries, dict) else [("learnable", entries)])
+    ]
+    _report(counts, rows, ("model", "what", "number"), as_json)
 
 
 @app.command()
@@ -314,6 +321,14 @@ def _formatted(cell: Any) -> str:
     if isinstance(cell, float):
         return f"{cell:,.4f}"
     return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def _cut_image(image: str | None, delta: int) -> RegionGraph:
+    """The published structure of an image: vertical cuts only."""
+    sizes = _integers(image or "")
+    if len(sizes) not in (2, 3):
+        raise ValueError(f"expected --image with rows, columns and channels, like 32,32,3, found {image}")
+    return poon_domingos(sizes[:2], axes=[1], delta=delta, channels=(*sizes, 1)[2])
 
 
 def _integers(text: str) -> tuple[int, ...]:

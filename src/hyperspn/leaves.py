@@ -86,6 +86,8 @@ class LeafFamily:
 class Categorical(LeafFamily):
     """Indicators of c categories, coded 0..c-1: l = c, exact, without parameters. Binary variables are ``Categorical(2)``.
 
+    Sums turn them into distributions, so that each needs a leaf region of its own (else see `Histogram`).
+
     p_j(x) = 1 if x = j else 0
     """
 
@@ -258,6 +260,58 @@ class Binomial(LeafFamily):
     def sample(self, parameters: Tensor, members: Tensor, generator: Generator | None) -> Tensor:
         success = _chosen(parameters, members)[..., 0].sigmoid()
         return torch.binomial(torch.full_like(success, self.total), success, generator=generator)
+
+
+@dataclass(frozen=True)
+class Histogram(LeafFamily):
+    """Learnable distributions over c categories, coded 0..c-1: for leaf regions of several variables, like 8-bit pixels.
+
+        p_j(x) = softmax(raw_j)[x]
+
+    Arguments:
+        members: The number of distributions per variable l.
+        categories: The number of categories c.
+    """
+
+    members: int = 5
+    categories: int = 256
+
+    def __post_init__(self) -> None:
+        _check_at_least(1, members=self.members, categories=self.categories)
+
+    @property
+    def width(self) -> int:
+        return self.members
+
+    @property
+    def num_parameters(self) -> int:  # type: ignore[override]
+        return self.categories
+
+    def misfits(self, x: Tensor) -> Tensor:
+        return Categorical(self.categories).misfits(x)
+
+    def support(self) -> str:
+        return Categorical(self.categories).support()
+
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        return _chosen(parameters.log_softmax(-1).mT, x.long())
+
+    def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        p = parameters.softmax(-1)
+        codes = torch.arange(self.categories, dtype=p.dtype, device=p.device)
+        mean = p @ codes
+        return mean, (p * (codes - mean[..., None]).square()).sum(-1)
+
+    def modes(self, parameters: Tensor) -> Tensor:
+        return parameters.argmax(-1).to(parameters.dtype)
+
+    def sample(self, parameters: Tensor, members: Tensor, generator: Generator | None) -> Tensor:
+        p = _chosen(parameters, members).softmax(-1)  # (batch, variables, c)
+        return torch.multinomial(p.flatten(0, 1), 1, generator=generator).view(members.shape).to(p.dtype)
+
+    def guess(self, parameters: Tensor, posterior: Tensor) -> Tensor:
+        p = torch.einsum("bvl,vlc->bvc", posterior, parameters.softmax(-1))
+        return p.argmax(-1).to(p.dtype)
 
 
 class Leaves(nn.Module):

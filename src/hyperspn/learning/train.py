@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from collections.abc import Mapping
 from math import isfinite
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from .regularizers import Dropout, written_by
 EVALUATED_ROWS = 5000
 
 Table = Tensor | np.ndarray
+ByGroup = float | Mapping[str, float]
 
 
 class History(NamedTuple):
@@ -51,8 +53,8 @@ def fit(
     batch_size: int = 500,
     evaluate_every: int = 200,
     patience: int | None = None,
-    weight_decay: float = 0.0,
-    learning_rate: float | None = None,
+    weight_decay: ByGroup = 0.0,
+    learning_rate: ByGroup | None = None,
     dropout: float = 0.0,
     seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
@@ -74,8 +76,9 @@ def fit(
         batch_size: The number of rows in a batch: drawn without replacement, anew at each step.
         evaluate_every: The number of steps between evaluations.
         patience: After how many evaluations without a better validation value to stop; None for never.
-        weight_decay: The strength of the L2 penalty on all parameters.
-        learning_rate: One learning rate for all parameters, in place of the circuit's own (`parameter_groups`).
+        weight_decay: The strength of the L2 penalty on all parameters, or on each group of them by its name.
+        learning_rate: One learning rate for all parameters, or rates of groups by name, like ``{"leaves": 1e-3}``, in
+            place of the circuit's own (`parameter_groups`).
         dropout: The probability of an edge of a sum to be dropped at a step (see `Dropout`).
         seed: Determines batches and dropout.
         folder: Where to keep the run, if anywhere.
@@ -93,8 +96,8 @@ def fit(
         "batch_size": _whole("batch_size", batch_size, least=1),
         "evaluate_every": _whole("evaluate_every", evaluate_every, least=1),
         "patience": None if patience is None else _whole("patience", patience, least=1),
-        "weight_decay": _number("weight_decay", weight_decay),
-        "learning_rate": None if learning_rate is None else _number("learning_rate", learning_rate),
+        "weight_decay": _by_group(circuit, "weight_decay", weight_decay),
+        "learning_rate": None if learning_rate is None else _by_group(circuit, "learning_rate", learning_rate),
         "dropout": _number("dropout", dropout),
         "seed": _whole("seed", seed, least=0),
     }
@@ -173,12 +176,15 @@ def _not_finite(what: str, step: int) -> str:
     return f"expected finite numbers, found {what} at step {step}: try a smaller learning rate, in another folder"
 
 
-def _adam(circuit: Circuit, weight_decay: float, learning_rate: float | None) -> Optimizer:
+def _adam(circuit: Circuit, weight_decay: ByGroup, learning_rate: ByGroup | None) -> Optimizer:
     groups = circuit.parameter_groups()
-    for group in groups:
-        group["lr"] = group["lr"] if learning_rate is None else learning_rate
+    for setting, key in ((learning_rate, "lr"), (weight_decay, "weight_decay")):
+        for group in groups:
+            own = setting.get(group["name"]) if isinstance(setting, Mapping) else setting
+            if own is not None:
+                group[key] = own
     fused = circuit.mixture.device.type in ("cpu", "cuda")
-    return torch.optim.Adam(groups, weight_decay=weight_decay, fused=fused)
+    return torch.optim.Adam(groups, fused=fused)
 
 
 def _is_over(evaluations: list[Evaluation], steps: int, patience: int | None) -> bool:
@@ -240,6 +246,15 @@ def _whole(name: str, value: int, least: int) -> int:
     if not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"expected {name} to be a whole number >= {least}, found {value!r}")
     return int(value)
+
+
+def _by_group(circuit: Circuit, name: str, value: ByGroup) -> ByGroup:
+    if not isinstance(value, Mapping):
+        return _number(name, value)
+    groups = [group["name"] for group in circuit.parameter_groups()]
+    if not value.keys() <= set(groups):
+        raise ValueError(f"expected {name} of {', '.join(groups)}, found {', '.join(value)}")
+    return {group: _number(f"{name} of {group}", own) for group, own in value.items()}
 
 
 def _number(name: str, value: float) -> float:
