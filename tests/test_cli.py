@@ -10,6 +10,8 @@ import time
 import numpy as np
 import pytest
 
+from matplotlib.image import imread
+
 import hyperspn
 
 from hyperspn.cli import main
@@ -202,6 +204,12 @@ def test_data_sets_by_name(run, tmp_path):
     )
     assert code == 0
     assert json.loads(output)["test"] > -40
+    assert run(f"sample {tmp_path}/d -n 20 --out {tmp_path}/samples.png") == (0, "", "")
+    assert run(f"inpaint {tmp_path}/d --out {tmp_path}/holes.png -n 5 --samples 2 --hide left") == (0, "", "")
+    down, across = imread(tmp_path / "holes.png").shape[:2]
+    assert down == across
+    assert imread(tmp_path / "samples.png").shape[1] > imread(tmp_path / "samples.png").shape[0]
+    assert run(f"inpaint {tmp_path}/d --out {tmp_path}/x.png --image 8,9")[0] == 2
     listed = json.loads(run("datasets --json")[1])["datasets"]
     assert {key: listed[[d["name"] for d in listed].index("plants")][key] for key in ("name", "variables")} == {
         "name": "plants",

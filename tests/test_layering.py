@@ -26,7 +26,7 @@ LAYERS = [
     {"learning"},
     {"mixtures"},
     {"datasets"},
-    {"tables"},
+    {"tables", "pictures"},
     {""},
     {"cli"},
     {"__main__"},

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from . import __version__, tables
+from . import __version__, datasets, pictures, tables
 from .circuit import Circuit
 from .circuit import load as load_circuit
 from .learning import fit
@@ -49,6 +49,7 @@ class Split(str, Enum):
 Run = Annotated[Path, typer.Argument(help="The folder of a trained model, or its file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option(help="Determines everything that is random.")]
+Image = Annotated[str, typer.Option(help="Height, width and channels of images, like 32,32,3; else square.")]
 DataDir = Annotated[str | None, typer.Option(help="Folder of the benchmark data; else HYPERSPN_DATA.")]
 
 app = typer.Typer(
@@ -131,7 +132,14 @@ def sizes(
         for name, entries in counts.items()
         for entry, number in (entries.items() if isinstance(entries, dict) else [("learnable", entries)])
     ]
-    _report(counts, rows, ("model", "what", "number"), as_json)
+    _report(counts, rows, ("model", "count", "number"), as_json)
+
+
+@app.command("datasets")
+def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
+    """List the data sets that are known by name, and whether they are at hand."""
+    listing = [row._asdict() for row in datasets.available(data_dir)]
+    _report({"datasets": listing}, [tuple(row.values()) for row in listing], tuple(listing[0]), as_json)
 
 
 @app.command()
@@ -221,16 +229,54 @@ def sample(
     run: Run,
     n: Annotated[int, typer.Option("-n", help="Number of rows.")] = 10,
     given: Annotated[str, typer.Option(help='What is known, like "colour=red,size=3".')] = "",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .tsv file; else print.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A .csv or .tsv file, or .png for images; else print.")
+    ] = None,
+    image: Image = "",
     seed: Seed = 0,
 ) -> None:
     """Draw rows from the model, with some values given if you like.
 
     Example: hyperspn sample runs/people -n 100 --given colour=red --out sample.csv
+
+    Example: hyperspn sample runs/digits -n 50 --out digits.png
     """
     circuit, schema = _open(run)
+    shape = pictures.image_shape(circuit.num_variables, _integers(image)) if out and out.suffix == ".png" else None
     x = circuit.sample_given(schema.evidence(given), n=n, generator=torch.Generator().manual_seed(seed))[0]
-    _write(schema.decode(x.double().numpy()), out)
+    if out is None or shape is None:
+        _write(schema.decode(x.double().numpy()), out)
+        return
+    values = schema.numbers(x.double().numpy())
+    across = next(count for count in (10, 8, 5, 4, 3, 2, 1) if n % count == 0)
+    pictures.write_grid(out, values.reshape(-1, across, values.shape[1]), shape, values.min(), values.max())
+
+
+@app.command()
+def inpaint(
+    run: Run,
+    out: Annotated[Path, typer.Option("--out", "-o", help="A .png file.")],
+    n: Annotated[int, typer.Option("-n", help="Number of test images.")] = 8,
+    samples: Annotated[int, typer.Option(help="Number of conditional samples of each.")] = 4,
+    hide: Annotated[str, typer.Option(help="The half to hide: lower, upper, left or right.")] = "lower",
+    image: Image = "",
+    data_dir: DataDir = None,
+    seed: Seed = 0,
+) -> None:
+    """Hide half of some test images and complete them: the image, what is known, the most probable completion, samples.
+
+    Example: hyperspn inpaint runs/digits --out inpainted.png
+    """
+    circuit, schema = _open(run)
+    shape = pictures.image_shape(circuit.num_variables, _integers(image))
+    missing = pictures.half(shape, hide)
+    rows = tables.load(circuit.notes["data"], circuit.notes["seed"], circuit.notes["drop"], data_dir).test[:n]
+    x = torch.as_tensor(rows).double()
+    drawn = circuit.sample_given(x, missing, samples, torch.Generator().manual_seed(seed))  # (n, samples, variables)
+    known = x.masked_fill(torch.from_numpy(missing), torch.nan)
+    found = torch.stack([x, known, circuit.most_probable(x, missing).double(), *drawn.double().unbind(1)])
+    values = schema.numbers(found.flatten(0, 1).numpy()).reshape(found.shape)
+    pictures.write_grid(out, values, shape, values[0].min(), values[0].max())
 
 
 @app.command()
