@@ -32,7 +32,7 @@ def test_pixels_are_where_they_belong(tmp_path):
     assert picture.shape == (2 * zoom, 5 * zoom, 3)
     assert max(picture.shape) >= SMALLEST
     small = picture[zoom // 2 :: zoom, zoom // 2 :: zoom]
-    np.testing.assert_allclose(small[..., 0], [[0, 1, 1, 0, 0], [0, 0, 1, 0.2, 0.35]], atol=0.01)
+    np.testing.assert_allclose(small[..., 0], [[0, 1, 0.5, 0, 0], [0, 0, 0.5, 0.2, 0.35]], atol=0.01)
     assert small[1, 4, 2] > small[1, 4, 0]
 
 

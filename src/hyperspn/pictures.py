@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 SMALLEST = 400
 HIDDEN = (0.35, 0.45, 0.75)
+GAP = 0.5
 
 ImageShape = tuple[int, int, int]  # height, width, channels: 1 or 3
 
@@ -56,7 +57,7 @@ def write_grid(
     pixels = images.reshape(*images.shape[:2], *shape)  # (down, across, height, width, channels)
     pixels = np.broadcast_to(pixels, (*pixels.shape[:4], 3))
     pixels = np.where(np.isnan(pixels), HIDDEN, np.clip((pixels - low) / ((high - low) or 1), 0, 1))
-    pixels = np.pad(pixels, ((0, 0), (0, 0), (0, 1), (0, 1), (0, 0)), constant_values=1)
+    pixels = np.pad(pixels, ((0, 0), (0, 0), (0, 1), (0, 1), (0, 0)), constant_values=GAP)
     down, across, height, width, _ = pixels.shape
     picture = pixels.transpose(0, 2, 1, 3, 4).reshape(down * height, across * width, 3)[:-1, :-1]
     zoom = -(-SMALLEST // max(picture.shape))
