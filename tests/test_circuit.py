@@ -15,11 +15,13 @@ import hyperspn
 
 from hyperspn import SPN, Categorical, Gaussian, HyperSPN
 
+SOURCES = ("direct", "hyper", "direct EiNet", "hyper EiNet")
+
 
 @pytest.mark.parametrize(
     ("name", "weights", "leaves"),
-    [(name, weights, "binary") for name in STRUCTURES for weights in ("direct", "hyper")]
-    + [(name, weights, "mixed") for name in ("trees10", "shared") for weights in ("direct", "hyper")]
+    [(name, weights, "binary") for name in STRUCTURES for weights in SOURCES]
+    + [(name, weights, "mixed") for name in ("trees10", "shared") for weights in SOURCES]
     + [("one tree", "factored", leaves) for leaves in ("binary", "mixed")],
 )
 def test_save_and_load(tmp_path, name, weights, leaves):

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+from matplotlib.image import imread
 from rich.console import Console
 from test_experiments import put_all
 
@@ -54,6 +55,16 @@ def test_sizes_as_json():
     assert counts["hyperspn"]["learnable"] == 9115
 
 
+def test_sizes_of_the_published_einet(run):
+    counts = "--layer-size 40 --embedding-dim 8 --hidden 10,10 --json"
+    code, output, _ = run(f"sizes --model einet --image 32,32,3 {counts}")
+    found = json.loads(output)
+    assert code == 0
+    assert found["einet"]["used"] == 452963
+    assert found["hyperspn"]["learnable"] == 91256
+    assert found["leaves"] == 245760
+
+
 def test_sizes_as_a_table(run):
     code, output, _ = run("sizes --variables 16")
     assert code == 0
@@ -65,7 +76,9 @@ def test_sizes_as_a_table(run):
     ("arguments", "message"),
     [
         ("size", "No such command 'size'"),
-        ("sizes", "Missing option '--variables'"),
+        ("sizes", "expected --variables, found none"),
+        ("sizes --model einet", "like 32,32,3, found None"),
+        ("sizes --model einet --image 32", "like 32,32,3, found 32"),
         ("sizes --variables many", "Invalid value for '--variables'"),
         ("sizes --variables 0", "at least one variable"),
         ("sizes --variables 9 --hidden 20;20", "like 20,20, found '20;20'"),
@@ -199,6 +212,12 @@ def test_data_sets_by_name(run, tmp_path):
     )
     assert code == 0
     assert json.loads(output)["test"] > -40
+    assert run(f"sample {tmp_path}/d -n 20 --out {tmp_path}/samples.png") == (0, "", "")
+    assert run(f"inpaint {tmp_path}/d --out {tmp_path}/holes.png -n 5 --samples 2 --hide left") == (0, "", "")
+    down, across = imread(tmp_path / "holes.png").shape[:2]
+    assert down == across
+    assert imread(tmp_path / "samples.png").shape[1] > imread(tmp_path / "samples.png").shape[0]
+    assert run(f"inpaint {tmp_path}/d --out {tmp_path}/x.png --image 8,9")[0] == 2
     listed = json.loads(run("datasets --json")[1])["datasets"]
     assert {key: listed[[d["name"] for d in listed].index("plants")][key] for key in ("name", "variables")} == {
         "name": "plants",

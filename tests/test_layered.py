@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from worlds import STRUCTURES, all_worlds, make, missing_patterns, mixed_families, sharpened, value
+from worlds import STRUCTURES, all_worlds, einet_value, make, missing_patterns, mixed_families, sharpened, value
 
-from hyperspn import SPN, Categorical, Gaussian
+from hyperspn import SPN, Binomial, Categorical, Gaussian, Histogram
 from hyperspn.engines.layered import log_max, log_sum
 
 
@@ -20,6 +20,17 @@ def test_probabilities_follow_the_definition_node_by_node(name, weights):
     torch.testing.assert_close(circuit.log_prob(some).exp(), expected, rtol=1e-10, atol=0)
 
 
+@pytest.mark.parametrize("leaves", [Categorical(2), Categorical(5), Binomial(3, total=1), Histogram(3, 2)])
+@pytest.mark.parametrize("weights", ["direct EiNet", "hyper EiNet"])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_einets_follow_the_definition_node_by_node(name, weights, leaves):
+    circuit = make(name, weights, leaves=leaves)
+    rows = torch.randint(2, (2, circuit.num_variables), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = torch.tensor([einet_value(circuit, row.tolist()) for row in rows], dtype=torch.float64)
+    torch.testing.assert_close(circuit.log_prob(rows).exp(), expected, rtol=1e-10, atol=1e-300)
+
+
 def test_mixed_leaves_follow_the_definition_node_by_node():
     families = [Gaussian(4, max_variance=2.0), Categorical(7), Gaussian(2), Categorical(2), Categorical(3)]
     circuit = make("trees5", "hyper", leaves=families)
@@ -30,13 +41,18 @@ def test_mixed_leaves_follow_the_definition_node_by_node():
 
 @pytest.mark.parametrize(
     ("name", "weights"),
-    [(name, weights) for name in ("trees5", "shared", "caterpillar", "wide leaves") for weights in ("direct", "hyper")]
+    [
+        (name, weights)
+        for name in ("trees5", "shared", "caterpillar", "wide leaves")
+        for weights in ("direct", "hyper", "direct EiNet", "hyper EiNet")
+    ]
     + [("one tree", "factored")],
 )
 def test_gradients(name, weights):
     n = STRUCTURES[name].num_variables
     families = [Gaussian(2, max_variance=3.0)] * n if name == "wide leaves" else mixed_families(n)
-    circuit = make(name, weights, layer_size=2, leaves=families)
+    options = {"embedding_dim": 2, "hidden": (3,)} if weights == "hyper EiNet" else {}
+    circuit = make(name, weights, layer_size=2, leaves=families, **options)
     x = torch.rand(3, n, dtype=torch.float64).round()
     missing = missing_patterns(circuit, 3)
     parameters = dict(circuit.named_parameters())
@@ -44,7 +60,7 @@ def test_gradients(name, weights):
     def log_prob(*values):
         return torch.func.functional_call(circuit, dict(zip(parameters, values, strict=True)), (x, missing))
 
-    assert torch.autograd.gradcheck(log_prob, tuple(parameters.values()))
+    assert torch.autograd.gradcheck(log_prob, tuple(parameters.values()), fast_mode="EiNet" in weights)
 
 
 def test_gradients_with_respect_to_continuous_values():

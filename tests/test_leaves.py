@@ -49,6 +49,49 @@ def test_missing_values_are_integrated_out_or_at_the_mode(leaves):
     assert around[1, 1] < at_modes[1, 1]
 
 
+@pytest.mark.parametrize("family", [Gaussian(4), Gaussian(4, 1e-6, 0.01), Binomial(4, total=9)])
+def test_whole_regions_are_sums_over_their_variables(family):
+    torch.manual_seed(1)
+    leaves = Leaves([family] * 7).double()
+    regions = torch.tensor([[6, 0, 3], [1, 2, 4]])
+    x = leaves.sample(torch.randint(4, (5, 7))).detach()
+    for missing in (torch.zeros(5, 7, dtype=torch.bool), torch.rand(5, 7) < 0.5):
+        evidence = leaves.read(x, missing)
+        expected = leaves.log_prob(evidence)[:, regions].sum(2).transpose(0, 1)  # (regions, batch, members)
+        torch.testing.assert_close(leaves.region_log_prob(evidence, regions), expected, rtol=1e-10, atol=1e-9)
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.5, 1000.0])
+@pytest.mark.parametrize("variance", [1e-6, 1e-5, 1e-3])
+def test_gaussian_regions_keep_their_precision_near_the_lower_bound_of_the_variance(variance, offset):
+    torch.manual_seed(0)
+    single, double = (Leaves([Gaussian(6, 1e-6, 0.01)] * 256) for _ in range(2))
+    single.raw[0].data[..., 0] = offset + 0.3 * torch.randn(256, 6)
+    single.raw[0].data[..., 1] = torch.logit(torch.tensor((variance - 1e-6) / (0.01 - 1e-6)), eps=1e-12)
+    double.double().load_state_dict(single.state_dict())
+    means = single.raw[0].data[..., 0].T  # (members, variables)
+    x = torch.cat([means + variance**0.5 * torch.randn(6, 256), offset + 0.3 * torch.randn(4, 256)])
+    regions = torch.arange(256).view(2, 128)
+    found = single.region_log_prob(single.read(x), regions).double()
+    expected = double.region_log_prob(double.read(x.double()), regions)
+    exact = double.log_prob(double.read(x.double())).view(10, 2, 128, 6).sum(2).transpose(0, 1)
+    torch.testing.assert_close(expected, exact, rtol=1e-9, atol=1e-6)
+    torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-4)
+
+
+def test_gradients_where_terms_cancel():
+    torch.manual_seed(0)
+    leaves = Leaves([Gaussian(2, 1e-6, 0.01)] * 4)
+    leaves.raw[0].data[..., 1] = -20
+    x = (leaves.raw[0].data[:, 1, 0] + 1e-3 * torch.randn(3, 4)).requires_grad_()
+    found = torch.autograd.grad(
+        leaves.region_log_prob(leaves.read(x), torch.arange(4)[None])[..., 1].sum(), [x, leaves.raw[0]]
+    )
+    expected = torch.autograd.grad(leaves.log_prob(leaves.read(x))[..., 1].sum(), [x, leaves.raw[0]])
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-2)
+
+
 def test_samples_follow_the_chosen_members(leaves):
     members = torch.tensor([[1, 1, 0, 3, 2]]).expand(20_000, -1)
     x = leaves.sample(members, torch.Generator().manual_seed(0)).detach().numpy()

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from hyperspn import EiNet
 from hyperspn.sectors import Sectors
-from hyperspn.structures import binary_trees
+from hyperspn.structures import binary_trees, poon_domingos
 from hyperspn.weights import DirectWeights, HyperWeights
 
 TABLE_1 = {
@@ -72,3 +73,16 @@ def test_hand_crafted_counts_of_table_3():
     for k, expected in ((5, 640050), (2, 102450)):
         sectors = Sectors(binary_trees(256), layer_size=k, leaf_widths=[2] * 256)
         assert sectors.num_weights == expected
+
+
+def test_counts_of_the_svhn_einet():
+    structure = poon_domingos((32, 32), axes=[1], delta=8, channels=3)
+    with torch.device("meta"):
+        direct, hyper = (EiNet(structure, layer_size=40, weights=weights) for weights in ("direct", "hyper"))
+    assert direct.sectors.num_used_weights == 452_963
+    assert direct.sectors.num_sectors == 11_327
+    assert direct.sectors.num_weights == direct.weights.num_parameters == 11_327 * 40
+    assert hyper.weights.embeddings.numel() == 90_616
+    assert hyper.weights.num_parameters == 91_256
+    assert direct.leaves.raw[0].numel() == 245_760
+    assert hyper.num_parameters == 91_256 + 245_760

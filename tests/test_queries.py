@@ -9,14 +9,21 @@ from hypothesis import strategies as st
 from scipy import stats
 from worlds import STRUCTURES, agreeing, all_worlds, make, missing_patterns, mixed_families, sharpened
 
-from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN
+from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, Histogram, HyperSPN
 from hyperspn.engines import layered
-from hyperspn.structures import binary_trees
+from hyperspn.structures import poon_domingos
 
 CASES = [(name, weights, "binary") for name in STRUCTURES if name != "wide leaves" for weights in ("direct", "hyper")]
 CASES += [(name, weights, "mixed") for name in ("trees5", "shared", "caterpillar") for weights in ("direct", "hyper")]
 CASES += [("one tree", "factored", leaves) for leaves in ("binary", "mixed")]
 CASES += [("wide leaves", weights, "counts") for weights in ("direct", "hyper")]
+CASES += [(name, "direct EiNet", "binary") for name in ("trees1", "trees6", "caterpillar", "grid")]
+CASES += [
+    ("shared", "hyper EiNet", "mixed"),
+    ("grid", "hyper EiNet", "no sums"),
+    ("wide leaves", "direct EiNet", "counts"),
+    ("wide leaves", "hyper EiNet", "histograms"),
+]
 
 
 @pytest.fixture(params=CASES, ids=[" ".join(case) for case in CASES], scope="module")
@@ -24,8 +31,9 @@ def discrete(request):
     """A circuit, all its worlds, and their probabilities."""
     name, weights, leaves = request.param
     n = STRUCTURES[name].num_variables
-    families = {"binary": Categorical(2), "mixed": mixed_families(n), "counts": Binomial(4, total=2)}[leaves]
-    circuit = make(name, weights, leaves=families)
+    families = {"binary": Categorical(2), "mixed": mixed_families(n), "counts": Binomial(4, total=2)}
+    families |= {"no sums": Binomial(3, total=1), "histograms": Histogram(3, categories=3)}
+    circuit = make(name, weights, leaves=families[leaves])
     worlds = all_worlds(circuit)
     with torch.no_grad():
         return circuit, worlds, circuit.log_prob(worlds).exp()
@@ -184,13 +192,11 @@ def test_most_probable_completion_maximises_over_hidden_choices_too(discrete):
 GRID = torch.linspace(-12, 12, 401, dtype=torch.float64)
 
 
-@pytest.fixture(params=["direct", "hyper"])
+@pytest.fixture(params=["direct", "hyper", "direct EiNet", "hyper EiNet"])
 def gaussian(request):
     """Two continuous variables and a binary one, with the density on a grid."""
-    structure = binary_trees(3, replicas=2)
-    assemble = SPN if request.param == "direct" else HyperSPN
     families = [Gaussian(3, 0.1, 4.0), Categorical(2), Gaussian(2, 0.2)]
-    circuit = sharpened(assemble(3, 2, structure=structure, leaves=families, init="normal").double())
+    circuit = make("line" if "EiNet" in request.param else "trees3", request.param, layer_size=2, leaves=families)
     a, b, c = torch.meshgrid(GRID, torch.tensor([0.0, 1.0], dtype=torch.float64), GRID, indexing="ij")
     points = torch.stack([a, b, c], -1).view(-1, 3)
     with torch.no_grad():
@@ -232,6 +238,27 @@ def test_continuous_samples(gaussian):
     near = (points[:, 1] == 1) & (points[:, 2] == GRID[210])
     cumulative = torch.stack([mass[near & (points[:, 0] <= value)].sum() for value in GRID]) / mass[near].sum()
     assert stats.kstest(given[:, 0].numpy(), lambda v: np.interp(v, GRID + 0.03, cumulative)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("weights", ["direct EiNet", "hyper EiNet"])
+def test_densities_of_wide_gaussian_regions_integrate_to_one_and_to_their_marginals(weights):
+    structure = poon_domingos((1, 3), delta=2)
+    circuit = sharpened(EiNet(structure, 3, Gaussian(3, 0.3, 2.0), weights.split()[0]).double())
+    grid = torch.linspace(-8, 8, 65, dtype=torch.float64)
+    points = torch.cartesian_prod(grid, grid, grid)
+    with torch.no_grad():
+        p = circuit.log_prob(points).exp().view(65, 65, 65) * 0.25**3
+        half = circuit.log_prob(torch.tensor([[torch.nan, grid[30], torch.nan]])).exp()
+    assert abs(p.sum() - 1) < 1e-5
+    assert half.item() == pytest.approx(p[:, 30].sum().item() / 0.25, rel=1e-5)
+    row = torch.tensor([[torch.nan, grid[30], torch.nan]], dtype=torch.float64)
+    weight = p[:, 30].sum(1) / p[:, 30].sum()
+    mean, variance = circuit.moments(row)
+    assert mean[0, 0].item() == pytest.approx((weight * grid).sum().item(), abs=1e-5)
+    assert variance[0, 0].item() == pytest.approx((weight * (grid - mean[0, 0]) ** 2).sum().item(), rel=1e-5)
+    drawn = circuit.sample_given(row, n=5000, generator=torch.Generator().manual_seed(0))[0]
+    cumulative = weight.cumsum(0)
+    assert stats.kstest(drawn[:, 0].numpy(), lambda v: np.interp(v, grid + 0.125, cumulative)).pvalue > 1e-4
 
 
 def test_most_probable_continuous_value_is_a_mode():

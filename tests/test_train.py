@@ -6,9 +6,10 @@ import torch
 
 from rich.progress import Progress
 
-from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN, RegionGraph
+from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, HyperSPN, RegionGraph
 from hyperspn.learning import History, fit
 from hyperspn.learning.train import EVALUATED_ROWS, batch_rows
+from hyperspn.structures import poon_domingos
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -282,3 +283,21 @@ def test_the_progress_bar_does_not_need_a_terminal(capsys):
 def test_another_progress_bar_may_be_around_it():
     with Progress():
         assert isinstance(fit(SPN(6, 2, replicas=1), noisy_copies(20), steps=2), History)
+
+
+def test_groups_have_their_own_rates_and_decay():
+    circuit = EiNet(poon_domingos((1, 4), delta=2), 3, weights="hyper")
+    before = {name: value.clone() for name, value in circuit.state_dict().items()}
+    rows = 0.1 * torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
+    rates, decay = {"network": 0.0, "leaves": 1e-3}, {"embeddings": 1e6}
+    fit(circuit, rows, steps=1, learning_rate=rates, weight_decay=decay, progress=False)
+    moved = {name: (value - before[name]).abs() for name, value in circuit.state_dict().items()}
+    assert all(not value.any() for name, value in moved.items() if "net" in name or "heads" in name)
+    assert moved["leaves.raw.0"].max().item() == pytest.approx(1e-3, rel=1e-2)
+    after, start = circuit.weights.embeddings.detach(), before["weights.embeddings"]
+    torch.testing.assert_close(after, start - 1e-2 * start.sign(), rtol=1e-3, atol=1e-3)
+    for setting in ({"learning_rate": {"leafs": 1.0}}, {"weight_decay": {"weights": 1.0}}):
+        with pytest.raises(ValueError, match="of embeddings, network, leaves, found"):
+            fit(circuit, rows, steps=1, progress=False, **setting)
+    with pytest.raises(ValueError, match="learning_rate of leaves to be a number >= 0"):
+        fit(circuit, rows, steps=1, progress=False, learning_rate={"leaves": -1.0})

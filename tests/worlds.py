@@ -6,13 +6,14 @@ import itertools
 import json
 import math
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 import torch
 
-from hyperspn import SPN, Binomial, Categorical, Circuit, Gaussian, HyperSPN, RegionGraph
-from hyperspn.structures import binary_trees, chow_liu
+from hyperspn import SPN, Binomial, Categorical, Circuit, EiNet, Gaussian, Histogram, HyperSPN, RegionGraph
+from hyperspn.structures import binary_trees, chow_liu, poon_domingos
 
 SHARED = RegionGraph.from_regions(
     [{"variables": [v]} for v in range(4)]
@@ -35,14 +36,21 @@ STRUCTURES = {
     "wide leaves": WIDE_LEAVES,
     "chow-liu": chow_liu(ROWS, replicas=3),
     "one tree": chow_liu(ROWS, replicas=3, shared=True),
+    "grid": poon_domingos((2, 3), delta=1),
+    "line": poon_domingos((1, 3), delta=1),
 }
 
 
 def make(name: str, weights: str, layer_size: int = 3, seed: int = 0, **options) -> Circuit:
+    """A circuit with "direct" or "hyper" weights, or the "direct EiNet" or "hyper EiNet" of the same structure."""
     structure = STRUCTURES[name]
-    factored = partial(HyperSPN, weights="factored", hidden=(5,))
-    assemble = {"direct": SPN, "hyper": HyperSPN, "factored": factored}[weights]
-    circuit = assemble(structure.num_variables, layer_size, structure=structure, seed=seed, init="normal", **options)
+    source, *einet = weights.split()
+    if einet:
+        circuit = EiNet(structure, layer_size, weights=source, seed=seed, **{"leaves": Categorical(2), **options})
+    else:
+        factored = partial(HyperSPN, weights="factored", hidden=(5,))
+        assemble = {"direct": SPN, "hyper": HyperSPN, "factored": factored}[source]
+        circuit = assemble(structure.num_variables, layer_size, seed, structure=structure, init="normal", **options)
     return sharpened(circuit.double(), seed)
 
 
@@ -103,6 +111,40 @@ def value(circuit: Circuit, row: list[float]) -> float:
     return total
 
 
+def einet_value(circuit: Circuit, row: list[float]) -> float:
+    """The same for a circuit of outer products."""
+    regions = json.loads(circuit.structure.to_json())["regions"]
+    k, mixture = circuit.sectors.layer_size, torch.softmax(circuit.mixture, 0).tolist()
+    children = {c for region in regions for part in region.get("partitions", []) for c in part}
+    vectors = [iter(circuit.weights(q, torch.arange(kind.count))) for q, kind in enumerate(circuit.sectors.kinds)]
+    outputs: list[list[float]] = []
+    total = 0.0
+    for index, region in enumerate(regions):
+        rows = k if index in children else 1
+        if "variables" in region:
+            inputs = [math.prod(c) for c in zip(*(densities(circuit, v, row[v]) for v in region["variables"]))]
+            parts = [(inputs, [1.0])]
+        else:
+            parts = [(outputs[part[0]], outputs[part[1]] if part[1:] else [1.0]) for part in region["partitions"]]
+        width = len(parts[0][0])
+        own = vectors[0 if width <= k else [q.columns for q in circuit.sectors.kinds].index(width)]
+        if "variables" in region and width == rows:
+            outputs.append(inputs)
+        else:
+            sums = [[_weighted(left, right, own) for left, right in parts] for _ in range(rows)]
+            mixing = torch.stack([next(own)[:rows] if len(parts) > 1 else torch.zeros(rows) for _ in parts], 1)
+            mixing = mixing.softmax(1).tolist()
+            outputs.append([sum(m * v for m, v in zip(*pair)) for pair in zip(mixing, sums)])
+        if index not in children:
+            total += mixture.pop(0) * outputs[-1][0]
+    return total
+
+
+def _weighted(left: list[float], right: list[float], vectors: Iterator[torch.Tensor]) -> float:
+    weights = torch.stack([next(vectors)[: len(left)] for _ in right]).flatten().softmax(0).tolist()
+    return sum(w * b * a for w, (b, a) in zip(weights, itertools.product(right, left)))
+
+
 def densities(circuit: Circuit, variable: int, x: float) -> list[float]:
     family = circuit.leaves.families[variable]
     same = [v for v, own in enumerate(circuit.leaves.families) if own == family]
@@ -112,6 +154,8 @@ def densities(circuit: Circuit, variable: int, x: float) -> list[float]:
     if isinstance(family, Binomial):
         chances = [1 / (1 + math.exp(-z[0])) for z in raw]
         return [math.comb(family.total, int(x)) * s**x * (1 - s) ** (family.total - x) for s in chances]
+    if isinstance(family, Histogram):
+        return [math.exp(z[int(x)]) / sum(map(math.exp, z)) for z in raw]
     assert isinstance(family, Gaussian)
     low, high = family.min_variance, family.max_variance
     spread = [low + (math.exp(z) if high is None else (high - low) / (1 + math.exp(-z))) for _, z in raw]

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 from . import datasets, queries, structures, tables
 from .circuit import Circuit, load
 from .learning import fit
-from .leaves import Binomial, Categorical, Gaussian
-from .models import SPN, HyperSPN
+from .leaves import Binomial, Categorical, Gaussian, Histogram
+from .mixtures import ClusterMixture, fit_clusters
+from .models import SPN, EiNet, HyperSPN
 from .structures import RegionGraph
 
 if TYPE_CHECKING:
@@ -19,12 +20,16 @@ __all__ = [
     "Binomial",
     "Categorical",
     "Circuit",
+    "ClusterMixture",
+    "EiNet",
     "Gaussian",
+    "Histogram",
     "HyperSPN",
     "HyperSPNDensity",
     "RegionGraph",
     "datasets",
     "fit",
+    "fit_clusters",
     "load",
     "queries",
     "structures",

@@ -18,14 +18,14 @@ from torch import Tensor, nn
 
 from . import queries
 from .engines import choose_engine
-from .leaves import Binomial, Categorical, Gaussian, Leaves
+from .leaves import Binomial, Categorical, Gaussian, Histogram, Leaves
 from .sectors import Sectors
 from .structures import RegionGraph
 from .weights import DirectWeights, FactoredWeights, HyperWeights, WeightSource, initial
 
 FORMAT = "hyperspn"
 FORMAT_VERSION = 1
-FAMILIES = {family.__name__: family for family in (Categorical, Gaussian, Binomial)}
+FAMILIES = {family.__name__: family for family in (Categorical, Gaussian, Binomial, Histogram)}
 SOURCES = {source.__name__: source for source in (DirectWeights, HyperWeights, FactoredWeights)}
 
 
@@ -61,7 +61,11 @@ class Circuit(nn.Module):
         self.sectors = sectors
         self.leaves = leaves
         self.weights = weights
-        self.mixture = nn.Parameter(initial(len(sectors.structure.roots), init=weights.init))
+        mixture = initial(len(sectors.structure.roots), init=weights.init)
+        if sectors.num_mixture_weights:
+            self.mixture = nn.Parameter(mixture)
+        else:
+            self.register_buffer("mixture", torch.zeros_like(mixture))
         self.engine = choose_engine(engine, sectors, leaves)
         self.notes: dict[str, Any] = {}
 
@@ -91,8 +95,9 @@ class Circuit(nn.Module):
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Groups for `torch.optim`, each with its default learning rate."""
         groups = self.weights.parameter_groups()
-        mixture = {"name": "mixture", "params": [self.mixture], "lr": groups[0]["lr"]}
-        return [*groups, mixture, *self.leaves.parameter_groups()]
+        if self.sectors.num_mixture_weights:
+            groups.append({"name": "mixture", "params": [self.mixture], "lr": groups[0]["lr"]})
+        return [*groups, *self.leaves.parameter_groups()]
 
     def __repr__(self) -> str:
         sectors, families = self.sectors, ", ".join(map(repr, self.leaves.distinct))
@@ -100,7 +105,7 @@ class Circuit(nn.Module):
             [
                 f"Circuit over {self.num_variables:,} variables",
                 f"  structure   {len(self.mixture):,} roots, {self.structure.num_regions:,} regions",
-                f"  layer size  {sectors.layer_size}",
+                f"  layer size  {sectors.layer_size}, {sectors.product} products",
                 f"  leaves      {families}",
                 f"  weights     {sectors.num_used_weights:,} used, {sectors.num_weights:,} stored if direct",
                 f"  written by  {type(self.weights).__name__}({self.weights.extra_repr()})",
@@ -119,6 +124,7 @@ class Circuit(nn.Module):
             "num_variables": self.num_variables,
             "spare_sectors": self.structure.spare_sectors,
             "layer_size": self.sectors.layer_size,
+            "product": self.sectors.product,
             "leaves": families,
             "weights": {"name": type(self.weights).__name__, **self.weights.config()},
             "notes": self.notes,
@@ -175,7 +181,8 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], engine: str) ->
     structure = RegionGraph(config["num_variables"], **arrays, spare_sectors=config["spare_sectors"])
     distinct = [_named(FAMILIES, family) for family in config["leaves"]]
     families = [distinct[index] for index in tensors.pop("leaves.family_of").tolist()]
-    sectors = Sectors(structure, config["layer_size"], [family.width for family in families])
+    widths = [family.width for family in families]
+    sectors = Sectors(structure, config["layer_size"], widths, config.get("product", "elementwise"))
     if len(config["weights"].get("hidden", ())) > len(tensors):
         raise ValueError(f"expected a network of {len(tensors)} parameters, found more layers")
     with torch.device("meta"):

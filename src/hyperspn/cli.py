@@ -17,15 +17,15 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from . import __version__, datasets, experiments, tables
+from . import __version__, datasets, experiments, pictures, tables
 from .circuit import Circuit
 from .circuit import load as load_circuit
 from .experiments import ARTEFACTS
 from .learning import fit
-from .leaves import Categorical
+from .leaves import Categorical, Gaussian, LeafFamily
 from .models import SPN, HyperSPN
 from .sectors import Sectors
-from .structures import binary_trees
+from .structures import RegionGraph, binary_trees, poon_domingos
 from .tables import Schema, Table
 from .weights import HyperWeights
 
@@ -44,6 +44,11 @@ class Optimizer(str, Enum):
     em = "em"
 
 
+class Family(str, Enum):
+    spn = "spn"
+    einet = "einet"
+
+
 class Split(str, Enum):
     train = "train"
     valid = "valid"
@@ -53,6 +58,7 @@ class Split(str, Enum):
 Run = Annotated[Path, typer.Argument(help="The folder of a trained model, or its file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option(help="Determines everything that is random.")]
+Image = Annotated[str, typer.Option(help="Height, width and channels of images, like 32,32,3; else square.")]
 DataDir = Annotated[str | None, typer.Option(help="Folder of the benchmark data; else HYPERSPN_DATA.")]
 
 app = typer.Typer(
@@ -90,7 +96,10 @@ def root(
 
 @app.command()
 def sizes(
-    variables: Annotated[int, typer.Option(help="Number of variables n.")],
+    variables: Annotated[int | None, typer.Option(help="Number of variables n, of an SPN.")] = None,
+    model: Annotated[Family, typer.Option(help="Random trees, or an EiNet for images.")] = Family.spn,
+    image: Annotated[str | None, typer.Option(help="Rows, columns and channels, like 32,32,3, of an EiNet.")] = None,
+    delta: Annotated[int, typer.Option(help="Columns between the vertical cuts of an image.")] = 8,
     layer_size: Annotated[int, typer.Option(help="Sum nodes per region k.")] = 5,
     replicas: Annotated[int, typer.Option(help="Number of random trees r.")] = 50,
     embedding_dim: Annotated[int, typer.Option(help="Size of a sector's embedding.")] = 5,
@@ -98,35 +107,41 @@ def sizes(
     categories: Annotated[int, typer.Option(help="Categories of each variable.")] = 2,
     as_json: Json = False,
 ) -> None:
-    """Count the weights of an SPN, and the learnable parameters of the HyperSPN that writes them.
+    """Count the weights of an SPN or EiNet, and the learnable parameters of the HyperSPN that writes them.
 
     Example: hyperspn sizes --variables 16 --layer-size 5 --replicas 50 --hidden 20,20
+
+    Example: hyperspn sizes --model einet --image 32,32,3 --layer-size 40 --embedding-dim 8 --hidden 10,10
     """
-    width = Categorical(categories).width
-    sectors = Sectors(binary_trees(variables, replicas), layer_size, [width] * variables)
+    if model is Family.einet:
+        structure = _cut_image(image, delta)
+        leaves: LeafFamily = Gaussian(layer_size)
+        sectors = Sectors(structure, layer_size, [layer_size] * structure.num_variables, "outer")
+    elif variables is None:
+        raise ValueError("expected --variables, found none")
+    else:
+        leaves = Categorical(categories)
+        sectors = Sectors(binary_trees(variables, replicas), layer_size, [leaves.width] * variables)
     with torch.device("meta"):
         generator = HyperWeights(sectors, embedding_dim, _integers(hidden))
-    learnable = generator.num_parameters + replicas
-    counts: dict[str, dict[str, float]] = {
-        "spn": {"stored": sectors.num_weights, "used": sectors.num_used_weights},
+    learnable = generator.num_parameters + sectors.num_mixture_weights
+    counts: dict[str, Any] = {
+        model.value: {"stored": sectors.num_weights, "used": sectors.num_used_weights},
         "hyperspn": {
             "learnable": learnable,
             "embeddings": generator.embeddings.numel(),
             "network": generator.num_parameters - generator.embeddings.numel(),
-            "mixture": replicas,
+            "mixture": sectors.num_mixture_weights,
             "weights_per_parameter": sectors.num_weights / learnable,
         },
+        "leaves": sectors.structure.num_variables * leaves.width * leaves.num_parameters,
     }
-    _report(
-        counts,
-        [
-            (model, name.replace("_", " "), number)
-            for model, entries in counts.items()
-            for name, number in entries.items()
-        ],
-        ("model", "count", "number"),
-        as_json,
-    )
+    rows = [
+        (name, entry.replace("_", " "), number)
+        for name, entries in counts.items()
+        for entry, number in (entries.items() if isinstance(entries, dict) else [("learnable", entries)])
+    ]
+    _report(counts, rows, ("model", "count", "number"), as_json)
 
 
 @app.command("datasets")
@@ -235,16 +250,54 @@ def sample(
     run: Run,
     n: Annotated[int, typer.Option("-n", help="Number of rows.")] = 10,
     given: Annotated[str, typer.Option(help='What is known, like "colour=red,size=3".')] = "",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .tsv file; else print.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A .csv or .tsv file, or .png for images; else print.")
+    ] = None,
+    image: Image = "",
     seed: Seed = 0,
 ) -> None:
     """Draw rows from the model, with some values given if you like.
 
     Example: hyperspn sample runs/people -n 100 --given colour=red --out sample.csv
+
+    Example: hyperspn sample runs/digits -n 50 --out digits.png
     """
     circuit, schema = _open(run)
+    shape = pictures.image_shape(circuit.num_variables, _integers(image)) if out and out.suffix == ".png" else None
     x = circuit.sample_given(schema.evidence(given), n=n, generator=torch.Generator().manual_seed(seed))[0]
-    _write(schema.decode(x.double().numpy()), out)
+    if out is None or shape is None:
+        _write(schema.decode(x.double().numpy()), out)
+        return
+    values = schema.numbers(x.double().numpy())
+    across = next(count for count in (10, 8, 5, 4, 3, 2, 1) if n % count == 0)
+    pictures.write_grid(out, values.reshape(-1, across, values.shape[1]), shape, values.min(), values.max())
+
+
+@app.command()
+def inpaint(
+    run: Run,
+    out: Annotated[Path, typer.Option("--out", "-o", help="A .png file.")],
+    n: Annotated[int, typer.Option("-n", help="Number of test images.")] = 8,
+    samples: Annotated[int, typer.Option(help="Number of conditional samples of each.")] = 4,
+    hide: Annotated[str, typer.Option(help="The half to hide: lower, upper, left or right.")] = "lower",
+    image: Image = "",
+    data_dir: DataDir = None,
+    seed: Seed = 0,
+) -> None:
+    """Hide half of some test images and complete them: the image, what is known, the most probable completion, samples.
+
+    Example: hyperspn inpaint runs/digits --out inpainted.png
+    """
+    circuit, schema = _open(run)
+    shape = pictures.image_shape(circuit.num_variables, _integers(image))
+    missing = pictures.half(shape, hide)
+    rows = tables.load(circuit.notes["data"], circuit.notes["seed"], circuit.notes["drop"], data_dir).test[:n]
+    x = torch.as_tensor(rows).double()
+    drawn = circuit.sample_given(x, missing, samples, torch.Generator().manual_seed(seed))  # (n, samples, variables)
+    known = x.masked_fill(torch.from_numpy(missing), torch.nan)
+    found = torch.stack([x, known, circuit.most_probable(x, missing).double(), *drawn.double().unbind(1)])
+    values = schema.numbers(found.flatten(0, 1).numpy()).reshape(found.shape)
+    pictures.write_grid(out, values, shape, values[0].min(), values[0].max())
 
 
 @app.command()
@@ -390,6 +443,14 @@ def _formatted(cell: Any) -> str:
     if isinstance(cell, float):
         return f"{cell:,.4f}"
     return f"{cell:,}" if isinstance(cell, int) else str(cell)
+
+
+def _cut_image(image: str | None, delta: int) -> RegionGraph:
+    """The published structure of an image: vertical cuts only."""
+    sizes = _integers(image or "")
+    if len(sizes) not in (2, 3):
+        raise ValueError(f"expected --image with rows, columns and channels, like 32,32,3, found {image}")
+    return poon_domingos(sizes[:2], axes=[1], delta=delta, channels=(*sizes, 1)[2])
 
 
 def _integers(text: str) -> tuple[int, ...]:

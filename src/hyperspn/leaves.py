@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 DOUBLE = torch.finfo(torch.float64)
+RELATIVE_ERROR = 1e-5
 
 
 class Evidence(NamedTuple):
@@ -32,6 +33,7 @@ class LeafFamily:
     """
 
     is_discrete = True
+    is_linear = False
     num_parameters = 0
 
     @property
@@ -48,6 +50,19 @@ class LeafFamily:
 
     def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """The log-density under each member, (batch, variables, l)."""
+        raise NotImplementedError
+
+    def region_log_prob(self, parameters: Tensor, x: Tensor, known: Tensor) -> Tensor:
+        """The log-densities of whole regions of V variables, as matrix products, for families that are `is_linear`.
+
+        Arguments:
+            parameters: Of U regions, (U, V, l, parameters).
+            x: The values, (U, batch, V).
+            known: Which of them count, (U, batch, V).
+
+        Returns:
+            The sum over the variables of each region, (U, batch, l).
+        """
         raise NotImplementedError
 
     def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,6 +98,8 @@ class LeafFamily:
 @dataclass(frozen=True)
 class Categorical(LeafFamily):
     """Indicators of c categories, coded 0..c-1: l = c, exact, without parameters. Binary variables are ``Categorical(2)``.
+
+    Sums turn them into distributions, so that each needs a leaf region of its own (else see `Histogram`).
 
     p_j(x) = 1 if x = j else 0
     """
@@ -139,6 +156,7 @@ class Gaussian(LeafFamily):
     min_variance: float = 1e-6
     max_variance: float | None = None
     is_discrete = False
+    is_linear = True
     num_parameters = 2
 
     def __post_init__(self) -> None:
@@ -167,6 +185,30 @@ class Gaussian(LeafFamily):
     def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         mean, variance = self.moments(parameters)
         return -0.5 * ((x[..., None] - mean).square() / variance + variance.log() + log(2 * pi))
+
+    def region_log_prob(self, parameters: Tensor, x: Tensor, known: Tensor) -> Tensor:
+        """The sum is linear in x and x^2, both counted from the mean of the members' means.
+
+            sum_v log p_j(x_v) = sum_v -x_v^2 / 2 s_vj + x_v m_vj / s_vj - (m_vj^2 / s_vj + log 2 pi s_vj) / 2
+
+        Where these terms would cancel each other to less than `RELATIVE_ERROR`, it is summed as it stands.
+        """
+        mean, variance = self.moments(parameters)  # (U, V, l)
+        center = mean.detach().mean(-1, keepdim=True)  # (U, V, 1)
+        x, mean = torch.where(known, x - center.mT, 0), mean - center
+        precision = variance.reciprocal()
+        squares, products = x.square() @ (-0.5 * precision), x @ (mean * precision)  # (U, batch, l)
+        constants = -0.5 * (mean.square() * precision + variance.log() + log(2 * pi))  # (U, V, l)
+        constants = constants.sum(1, keepdim=True) if known.all() else known.to(x.dtype) @ constants
+        total = squares + products + constants
+        with torch.no_grad():
+            rounding = 2 * torch.finfo(x.dtype).eps * (squares.abs() + products.abs() + constants.abs())
+            region, row, member = (rounding > RELATIVE_ERROR * total.abs()).nonzero(as_tuple=True)
+        if not len(region):
+            return total
+        mean, variance = mean.mT[region, member], variance.mT[region, member]  # (cancelled, V)
+        exact = -0.5 * ((x[region, row] - mean).square() / variance + variance.log() + log(2 * pi))
+        return total.index_put((region, row, member), exact.where(known[region, row], 0).sum(-1))
 
     def modes(self, parameters: Tensor) -> Tensor:
         return parameters[..., 0]
@@ -205,6 +247,7 @@ class Binomial(LeafFamily):
 
     members: int = 5
     total: int = 255
+    is_linear = True
     num_parameters = 1
 
     def __post_init__(self) -> None:
@@ -222,9 +265,18 @@ class Binomial(LeafFamily):
 
     def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         raw, x = parameters[..., 0], x[..., None]
+        return self._choices(x) + x * functional.logsigmoid(raw) + (self.total - x) * functional.logsigmoid(-raw)
+
+    def region_log_prob(self, parameters: Tensor, x: Tensor, known: Tensor) -> Tensor:
+        raw = parameters[..., 0]  # (U, V, l)
+        choices = self._choices(x).where(known, 0).sum(-1, keepdim=True)  # (U, batch, 1)
+        hits, misses = x.where(known, 0), (self.total - x).where(known, 0)
+        return choices + hits @ functional.logsigmoid(raw) + misses @ functional.logsigmoid(-raw)
+
+    def _choices(self, x: Tensor) -> Tensor:
+        """log C(N, x)"""
         total = torch.tensor(float(self.total), dtype=x.dtype, device=x.device)
-        choices = (total + 1).lgamma() - (x + 1).lgamma() - (total - x + 1).lgamma()
-        return choices + x * functional.logsigmoid(raw) + (total - x) * functional.logsigmoid(-raw)
+        return (total + 1).lgamma() - (x + 1).lgamma() - (total - x + 1).lgamma()
 
     def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         success = parameters[..., 0].sigmoid()
@@ -245,6 +297,58 @@ class Binomial(LeafFamily):
 
     def fitted(self, expectations: Tensor) -> Tensor:
         return (expectations / self.total).logit(DOUBLE.eps)
+
+
+@dataclass(frozen=True)
+class Histogram(LeafFamily):
+    """Learnable distributions over c categories, coded 0..c-1: for leaf regions of several variables, like 8-bit pixels.
+
+        p_j(x) = softmax(raw_j)[x]
+
+    Arguments:
+        members: The number of distributions per variable l.
+        categories: The number of categories c.
+    """
+
+    members: int = 5
+    categories: int = 256
+
+    def __post_init__(self) -> None:
+        _check_at_least(1, members=self.members, categories=self.categories)
+
+    @property
+    def width(self) -> int:
+        return self.members
+
+    @property
+    def num_parameters(self) -> int:  # type: ignore[override]
+        return self.categories
+
+    def misfits(self, x: Tensor) -> Tensor:
+        return Categorical(self.categories).misfits(x)
+
+    def support(self) -> str:
+        return Categorical(self.categories).support()
+
+    def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        return _chosen(parameters.log_softmax(-1).mT, x.long())
+
+    def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        p = parameters.softmax(-1)
+        codes = torch.arange(self.categories, dtype=p.dtype, device=p.device)
+        mean = p @ codes
+        return mean, (p * (codes - mean[..., None]).square()).sum(-1)
+
+    def modes(self, parameters: Tensor) -> Tensor:
+        return parameters.argmax(-1).to(parameters.dtype)
+
+    def sample(self, parameters: Tensor, members: Tensor, generator: Generator | None) -> Tensor:
+        p = _chosen(parameters, members).softmax(-1)  # (batch, variables, c)
+        return torch.multinomial(p.flatten(0, 1), 1, generator=generator).view(members.shape).to(p.dtype)
+
+    def guess(self, parameters: Tensor, posterior: Tensor) -> Tensor:
+        p = torch.einsum("bvl,vlc->bvc", posterior, parameters.softmax(-1))
+        return p.argmax(-1).to(p.dtype)
 
 
 class Leaves(nn.Module):
@@ -324,6 +428,16 @@ class Leaves(nn.Module):
             filled = torch.where(self._own(evidence.missing, own)[..., None], unknown, known)
             columns.append(functional.pad(filled, (0, width - family.width), value=-torch.inf))
         return _ordered(columns, [own for _, own, _ in groups])
+
+    def is_linear(self, regions: Tensor) -> bool:
+        """Whether `region_log_prob` serves regions of these variables, (U, V)."""
+        return len(self.distinct) == 1 and self.distinct[0].is_linear and regions.shape[1] > 1
+
+    def region_log_prob(self, evidence: Evidence, regions: Tensor) -> Tensor:
+        """The log-density of regions of V variables under each of their distributions: (U, V) -> (U, batch, l)."""
+        regions = regions.to(evidence.values.device)
+        x, missing = (table[:, regions].transpose(0, 1) for table in evidence)  # (U, batch, V)
+        return self.distinct[0].region_log_prob(self.raw[0][regions], x, ~missing)
 
     def sample(self, members: Tensor, generator: Generator | None = None) -> Tensor:
         """Draws each variable from the chosen one of its distributions, (batch, variables)."""

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from .circuit import Circuit
-from .leaves import Categorical, LeafFamily, Leaves
+from .leaves import Categorical, Gaussian, LeafFamily, Leaves
 from .sectors import Sectors
 from .structures import RegionGraph, binary_trees
 from .weights import DirectWeights, FactoredWeights, HyperWeights, Initialisation, WeightSource
@@ -97,6 +97,51 @@ def HyperSPN(
         return Circuit(sectors, Leaves(families), source, engine)
 
 
+def EiNet(
+    structure: RegionGraph,
+    layer_size: int = 10,
+    leaves: LeafChoice | None = None,
+    weights: Literal["direct", "hyper"] = "direct",
+    seed: int = 0,
+    *,
+    embedding_dim: int = 8,
+    hidden: Sequence[int] = (10, 10),
+    init: Initialisation = "normal",
+    engine: str = "auto",
+) -> Circuit:
+    """An einsum network: all k x k products of two children's outputs, on any structure (section 4.2).
+
+    Partitions of more than two are first split into nested pairs.
+
+    Arguments:
+        structure: The region graph: `poon_domingos` for images, for example.
+        layer_size: The number of sum nodes per region k.
+        leaves: The family of leaf distributions, or a list with one for each variable; by default k Gaussians with
+            variances between 1e-6 and 0.01, as published for pixels.
+        weights: "direct", one parameter per weight, or "hyper", written by a network from one embedding per sector.
+        seed: Determines the starting values.
+        embedding_dim: The size of a sector's embedding.
+        hidden: The widths of the network's hidden layers.
+        init: How weights or embeddings start: standard "normal", or "uniform" in [0, 1).
+        engine: How the circuit is evaluated: "layered", or "auto".
+
+    Example:
+        >>> from hyperspn.structures import poon_domingos
+        >>> structure = poon_domingos((32, 32), axes=[1], delta=8, channels=3)
+        >>> EiNet(structure, layer_size=40, weights="hyper").weights.num_parameters
+        91256
+    """
+    if weights not in ("direct", "hyper"):
+        raise ValueError(f"expected weights 'direct' or 'hyper', found {weights!r}")
+    families = _families(structure.num_variables, Gaussian(layer_size, 1e-6, 0.01) if leaves is None else leaves)
+    sectors = Sectors(structure.in_pairs(), layer_size, [family.width for family in families], "outer")
+    with _seeded(seed):
+        source: WeightSource = DirectWeights(sectors, init)
+        if weights == "hyper":
+            source = HyperWeights(sectors, embedding_dim, hidden, init)
+        return Circuit(sectors, Leaves(families), source, engine)
+
+
 def _skeleton(
     num_variables: int, layer_size: int, replicas: int, seed: int, leaves: LeafChoice, structure: RegionGraph | None
 ) -> tuple[Sectors, list[LeafFamily]]:
@@ -104,10 +149,15 @@ def _skeleton(
         structure = binary_trees(num_variables, replicas, seed)
     if structure.num_variables != num_variables:
         raise ValueError(f"expected a structure of {num_variables} variables, found one of {structure.num_variables}")
+    families = _families(num_variables, leaves)
+    return Sectors(structure, layer_size, [family.width for family in families]), families
+
+
+def _families(num_variables: int, leaves: LeafChoice) -> list[LeafFamily]:
     families = [leaves] * num_variables if isinstance(leaves, LeafFamily) else list(leaves)
     if len(families) != num_variables or not all(isinstance(family, LeafFamily) for family in families):
         raise ValueError(f"expected one leaf family, or a list with one for each of {num_variables} variables")
-    return Sectors(structure, layer_size, [family.width for family in families]), families
+    return families
 
 
 @contextmanager

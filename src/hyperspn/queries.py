@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from .engines import LayeredEngine
-from .engines.layered import log_max, log_sum
+from .engines.layered import Inputs, log_max, log_sum
 from .leaves import Evidence, Leaves, as_tensor
 from .sectors import Sectors, SumLayer, ragged_gather
 from .weights import WeightSource, normalize
@@ -159,7 +159,7 @@ def _marginals(model: Model, evidence: Evidence) -> Tensor:
 
 
 def _descend(
-    model: Model, roots: Tensor, choose: Choice, inputs: list[Tensor] | None = None, rows: Tensor | None = None
+    model: Model, roots: Tensor, choose: Choice, inputs: list[Inputs] | None = None, rows: Tensor | None = None
 ) -> Tensor:
     """Goes down from a root, through one chosen input of each sum on the way, to one distribution per variable.
 
@@ -167,7 +167,7 @@ def _descend(
         model: The circuit.
         roots: The root from which each traveller starts, (travellers,).
         choose: Picks one of the scored inputs, (sums, inputs) -> (sums,).
-        inputs: The inputs of each layer's sums from the upward pass, if they count, each (U, batch, inputs).
+        inputs: The inputs of each layer's sums from the upward pass, if they count.
         rows: The row of the batch to which each traveller belongs, (travellers,).
 
     Returns:
@@ -189,13 +189,19 @@ def _descend(
         if not arrivals[index]:
             continue
         travellers, slots, outputs = torch.cat(arrivals[index], 1)
-        scores = _log_weights(model, layer, slots, outputs)  # (arrivals, P columns)
-        if inputs is not None and rows is not None:
-            scores = scores + inputs[index][slots, rows[travellers]]
-        choice = choose(scores)
-        products = slots * layer.sectors.shape[1] + choice // layer.columns
-        places, owners = ragged_gather(layer.offsets.to(slots.device), products)
-        factors, chosen = layer.factors.to(slots.device)[places], (choice % layer.columns)[owners]
+        choice = outputs
+        if layer.has_sums:
+            scores = _log_weights(model, layer, slots, outputs)  # (arrivals, P columns)
+            if inputs is not None and rows is not None:
+                scores = scores + inputs[index].products(slots, rows[travellers])
+            choice = choose(scores)
+        products, offsets = slots * layer.partitions + choice // layer.columns, layer.offsets.to(slots.device)
+        places, owners = ragged_gather(offsets, products)
+        is_first = places == offsets[products][owners]
+        factors, chosen = (
+            layer.factors.to(slots.device)[places],
+            layer.element((choice % layer.columns)[owners], ~is_first),
+        )
         if layer.is_leaf:
             members[travellers[owners], factors] = chosen
         else:

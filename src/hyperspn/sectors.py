@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isqrt
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,6 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from .structures import RegionGraph
+
+Product = Literal["elementwise", "outer"]
 
 
 @dataclass(frozen=True)
@@ -36,82 +40,157 @@ class SumLayer:
         out[u, o] = sum_{p, j} w[u, o, p, j] in[u, p, j],   sum_{p, j} w[u, o, p, j] = 1.
 
     Partition p's weights are the upper left `rows` x `columns` corner of the sector ``sectors[u, p]``, and its
-    input is the product of the factors ``factors[offsets[t] : offsets[t + 1]]``, t = u P + p: child regions, or the
-    variables of a leaf.
+    input is the element-wise product of the factors ``factors[offsets[t] : offsets[t + 1]]``, t = u P + p: child
+    regions, or the variables of a leaf.
     """
 
-    sectors: Tensor  # (U, P)
+    sectors: Tensor  # (U, sectors of a region)
     factors: Tensor
     offsets: Tensor  # (U P + 1,)
     kind: SectorKind
     kind_index: int
     rows: int
     columns: int
+    partitions: int
     is_leaf: bool
+    is_outer: bool
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether there is anything to sum: else the outputs are the distributions of a leaf as they are."""
+        return self.sectors.shape[1] > 0
 
     def assemble(self, logits: Tensor) -> Tensor:
         """Lays out the weights of these sectors as one row per sum node.
 
         Arguments:
-            logits: The unnormalised weights of the sectors of U' of the regions, (U' P, size of a sector).
+            logits: The unnormalised weights of all sectors of U' of the regions, (sectors, size of a sector).
 
         Returns:
             The unnormalised weights, (U', rows, P columns).
         """
-        blocks = logits.view(-1, self.sectors.shape[1], self.kind.rows, self.kind.columns)  # (U', P, k, c)
+        blocks = logits.view(-1, self.partitions, self.kind.rows, self.kind.columns)  # (U', P, k, c)
         blocks = blocks[:, :, : self.rows, : self.columns]  # (U', P, rows, columns)
         return blocks.transpose(1, 2).flatten(2)  # (U', rows, P columns)
+
+    def edges(self) -> tuple[Tensor, int]:
+        """The sectors whose rows belong to one sum node each, and how much of a row is used."""
+        return self.sectors, self.columns
+
+    def element(self, columns: Tensor, is_right: Tensor) -> Tensor:
+        """Which of its outputs a factor contributes to a column of a product."""
+        return columns
+
+
+class EinsumLayer(SumLayer):
+    """Regions of an EiNet: sums over all products of an output of the left child with one of the right.
+
+        out[u, o] = sum_p mixing[u, o, p] sum_{j, i} w[u, o, p, j, i] right[u, p, j] left[u, p, i],
+
+    w normalised over (j, i), and mixing over p; the columns are the pairs (j, i). A sector is a vector: first one of
+    weights w along i for each (o, p, j); then, where there are several partitions, one of mixing weights along o for
+    each p. Leaf regions and partitions of one child have a left side only (not `is_outer`).
+    """
+
+    @property
+    def left(self) -> int:
+        return isqrt(self.columns) if self.is_outer else self.columns
+
+    @property
+    def num_edges(self) -> int:
+        """The number of a region's sectors before those of mixing weights."""
+        return self.rows * self.partitions * self.columns // self.left
+
+    def assemble(self, logits: Tensor) -> Tensor:
+        vectors = logits.view(-1, self.sectors.shape[1], self.kind.columns)  # (U', sectors, size)
+        weights = vectors[:, : self.num_edges, : self.left].reshape(len(vectors), self.rows, self.partitions, -1)
+        if self.partitions > 1:
+            mixing = vectors[:, self.num_edges :, : self.rows].mT  # (U', rows, P)
+            weights = weights.log_softmax(-1) + mixing[..., None]
+        return weights.flatten(2)  # (U', rows, P columns)
+
+    def edges(self) -> tuple[Tensor, int]:
+        return self.sectors[:, : self.num_edges], self.left
+
+    def element(self, columns: Tensor, is_right: Tensor) -> Tensor:
+        return torch.where(is_right, columns // self.left, columns % self.left) if self.is_outer else columns
 
 
 class Sectors:
     """Numbers the sectors of a structure and groups its sums into layers.
 
-    There is one sector for each leaf region and for each partition: k x k weights, of which a leaf uses k x l
-    and a root 1 x k. Leaves with more than k distributions have sectors of their own kind, k x l.
+    With element-wise products there is one sector for each leaf region and for each partition: k x k weights, of which
+    a leaf uses k x l and a root 1 x k. Leaves with more than k distributions have sectors of their own kind, k x l.
+
+    With outer products, which need partitions of at most two, sectors are vectors of k weights (see `EinsumLayer`), or
+    of l in sums over l > k leaf distributions. A leaf region of exactly k distributions has no sums over them.
 
     Arguments:
         structure: The region graph.
         layer_size: The number of sum nodes per region k.
         leaf_widths: For each variable its number of leaf distributions l.
+        product: How a partition multiplies k outputs of each child: "elementwise", into k products, or "outer",
+            into k x k.
     """
 
-    def __init__(self, structure: RegionGraph, layer_size: int, leaf_widths: Sequence[int]) -> None:
+    def __init__(
+        self, structure: RegionGraph, layer_size: int, leaf_widths: Sequence[int], product: Product = "elementwise"
+    ) -> None:
         if layer_size < 1:
             raise ValueError(f"expected layer_size >= 1, found {layer_size}")
+        if product not in ("elementwise", "outer"):
+            raise ValueError(f"expected product 'elementwise' or 'outer', found {product!r}")
         self.structure = structure
         self.layer_size = layer_size
+        self.product = product
         rows = np.full(structure.num_regions, layer_size)
         rows[structure.roots] = 1
-        columns = np.full(structure.num_regions, layer_size)
-        columns[structure.leaf_regions] = _region_widths(structure, np.asarray(leaf_widths))
-        sector_counts = np.maximum(structure.partition_counts, 1)  # of each region
-        self.num_used_weights = int((sector_counts * rows * columns).sum()) + len(structure.roots)
+        left = np.full(structure.num_regions, layer_size)
+        left[structure.leaf_regions] = _region_widths(structure, np.asarray(leaf_widths))
+        partitions = np.maximum(structure.partition_counts, 1)
+        if product == "elementwise":
+            is_outer = np.zeros(structure.num_regions, bool)
+            columns, sector_counts, used = left, partitions, partitions * rows * left
+        else:
+            is_outer = _is_outer(structure)
+            right = np.where(is_outer, layer_size, 1)
+            columns, mixed = left * right, np.where(partitions > 1, partitions, 0)
+            has_sums = (structure.partition_counts > 0) | (left != rows)
+            sector_counts = has_sums * (rows * partitions * right + mixed)
+            used = has_sums * rows * (partitions * columns + mixed)
+        self.num_used_weights = int(used.sum()) + self.num_mixture_weights
 
-        widths = [layer_size, *np.unique(columns[columns > layer_size]).tolist()]
-        region_kinds = np.searchsorted(widths, np.maximum(columns, layer_size))
+        widths = [layer_size, *np.unique(left[left > layer_size]).tolist()]
+        region_kinds = np.searchsorted(widths, np.maximum(left, layer_size))
         ids, counts = _numbered(np.repeat(region_kinds, sector_counts), len(widths))
         counts[0] += structure.spare_sectors
-        self.kinds = tuple(SectorKind(layer_size, width, count) for width, count in zip(widths, counts, strict=True))
+        sector_rows = layer_size if product == "elementwise" else 1
+        self.kinds = tuple(SectorKind(sector_rows, width, count) for width, count in zip(widths, counts, strict=True))
 
         self.layers: list[SumLayer] = []
         self.layer_of = torch.empty(structure.num_regions, dtype=torch.int64, device="cpu")
         self.slot_of = torch.empty(structure.num_regions, dtype=torch.int64, device="cpu")
         first_sectors = np.cumsum(sector_counts) - sector_counts
-        for regions in _alike(structure.heights, structure.partition_counts, rows, columns):
+        leaf_sizes = np.zeros(structure.num_regions, np.int64)
+        leaf_sizes[structure.leaf_regions] = structure.leaf_sizes
+        make_layer = SumLayer if product == "elementwise" else EinsumLayer
+        for regions in _alike(structure.heights, structure.partition_counts, rows, columns, is_outer, leaf_sizes):
             first = regions[0]
             kind = int(region_kinds[first])
-            own = ids[first_sectors[regions, None] + np.arange(sector_counts[first])]  # (U, P)
+            own = ids[first_sectors[regions, None] + np.arange(sector_counts[first])]  # (U, sectors)
             self.layer_of[regions] = len(self.layers)
             self.slot_of[regions] = torch.arange(len(regions), device="cpu")
             self.layers.append(
-                SumLayer(
+                make_layer(
                     torch.from_numpy(own),
                     *_factors(structure, regions),
                     self.kinds[kind],
                     kind,
                     int(rows[first]),
                     int(columns[first]),
+                    int(partitions[first]),
                     is_leaf=bool(structure.partition_counts[first] == 0),
+                    is_outer=bool(is_outer[first]),
                 )
             )
 
@@ -120,9 +199,15 @@ class Sectors:
         return sum(kind.count for kind in self.kinds)
 
     @property
+    def num_mixture_weights(self) -> int:
+        """One for each root; an EiNet of one root has no mixture over it."""
+        roots = len(self.structure.roots)
+        return 0 if self.product == "outer" and roots == 1 else roots
+
+    @property
     def num_weights(self) -> int:
-        """The number of stored weights M: all allocated sectors and one mixture weight per root."""
-        return sum(kind.count * kind.size for kind in self.kinds) + len(self.structure.roots)
+        """The number of stored weights M: all allocated sectors, and the mixture over the roots."""
+        return sum(kind.count * kind.size for kind in self.kinds) + self.num_mixture_weights
 
 
 def ragged_gather(offsets: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
@@ -146,6 +231,18 @@ def _alike(*properties: np.ndarray) -> list[np.ndarray]:
     """Groups regions that agree in all properties, in the order of these."""
     shapes, groups = np.unique(np.stack(properties, 1), axis=0, return_inverse=True)
     return [np.flatnonzero(groups.ravel() == index) for index in range(len(shapes))]
+
+
+def _is_outer(structure: RegionGraph) -> np.ndarray:
+    """For each region whether its partitions are pairs; partitions of one child, or leaves, are not."""
+    arities = np.zeros(structure.num_regions, np.int64)
+    inner = structure.partition_counts > 0
+    firsts = structure.partition_offsets[:-1][inner]
+    if len(firsts):
+        arities[inner] = np.maximum.reduceat(structure.arities, firsts)
+        if arities.max() > 2 or (np.minimum.reduceat(structure.arities, firsts) != arities[inner]).any():
+            raise ValueError("expected partitions of two regions, found another number (see `RegionGraph.in_pairs`)")
+    return arities == 2
 
 
 def _factors(structure: RegionGraph, regions: np.ndarray) -> tuple[Tensor, Tensor]:

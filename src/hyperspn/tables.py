@@ -212,6 +212,13 @@ class Schema:
             raise ValueError(f"expected x of shape (rows, {len(self.columns)}), found {x.shape}")
         return Table(self.names, tuple(column.decode(codes) for column, codes in zip(self.columns, x.T, strict=True)))
 
+    def numbers(self, x: NDArray[np.floating]) -> NDArray[np.float64]:
+        """The values of codes and standardised numbers where all columns have numbers, (rows, variables)."""
+        try:
+            return np.stack([column.astype(np.float64) for column in self.decode(x).columns], 1)
+        except ValueError as error:
+            raise ValueError(f"expected columns of numbers, found others ({error})") from error
+
     def fill(self, table: Table, x: NDArray[np.floating]) -> Table:
         """The table with its missing values taken from an array, (rows, variables), and all else as it was."""
         decoded = self.decode(x)

@@ -55,13 +55,14 @@ class DirectWeights(WeightSource):
     def __init__(self, sectors: Sectors, init: Initialisation = "uniform") -> None:
         super().__init__()
         self.init = init
+        self.learning_rate = 1e-2 if sectors.product == "outer" else 2e-2
         self.logits = nn.ParameterList(initial(kind.count, kind.size, init=init) for kind in sectors.kinds)
 
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
         return _rows(self.logits[kind], ids)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        return [{"name": "weights", "params": list(self.logits), "lr": 2e-2}]
+        return [{"name": "weights", "params": list(self.logits), "lr": self.learning_rate}]
 
     def config(self) -> dict[str, Any]:
         return {"init": self.init}
@@ -97,6 +98,7 @@ class HyperWeights(WeightSource):
             raise ValueError(f"expected embedding_dim and hidden widths >= 1, found {widths}")
         self.hidden = tuple(hidden)
         self.init = init
+        self.learning_rates = (1e-2, 3e-4) if sectors.product == "outer" else (5e-3, 5e-3)
         self.first_rows = [sum(kind.count for kind in sectors.kinds[:index]) for index in range(len(sectors.kinds))]
         self.embeddings = nn.Parameter(initial(sectors.num_sectors, embedding_dim, init=init))
         self.net = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths))
@@ -107,9 +109,10 @@ class HyperWeights(WeightSource):
         return relu_network([*self.net, self.heads[kind]], embeddings)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
+        embeddings, network = self.learning_rates
         return [
-            {"name": "embeddings", "params": [self.embeddings], "lr": 5e-3},
-            {"name": "network", "params": [*self.net.parameters(), *self.heads.parameters()], "lr": 5e-3},
+            {"name": "embeddings", "params": [self.embeddings], "lr": embeddings},
+            {"name": "network", "params": [*self.net.parameters(), *self.heads.parameters()], "lr": network},
         ]
 
     def config(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..leaves import Evidence, Leaves
-from ..sectors import Sectors, SumLayer, ragged_gather
+from ..sectors import Sectors, SumLayer
 from ..weights import WeightSource, normalize
 
 VALUES_AT_ONCE = 2**25
@@ -22,28 +21,63 @@ Combine = Callable[[Tensor, Tensor], Tensor]
 class Source(NamedTuple):
     """Factors of a layer's products: values ``slots`` of a layer go into products ``targets``."""
 
-    layer: int  # -1 for the leaf distributions
+    layer: int
     slots: Tensor
     targets: Tensor
+
+
+class Inputs(NamedTuple):
+    """What goes into the sums of a layer, in log space: vectors, or pairs of vectors with all products of two entries."""
+
+    left: Tensor  # (U, batch, P, outputs of the left child, or all inputs)
+    right: Tensor | None  # (U, batch, P, outputs of the right child)
+
+    def products(self, regions: Tensor | slice = slice(None), rows: Tensor | slice = slice(None)) -> Tensor:
+        """All inputs, (U, batch, P columns), or those of some regions, each in one row, (regions, P columns)."""
+        left = self.left[regions, rows]
+        if self.right is None:
+            return left.flatten(-2)
+        return (self.right[regions, rows][..., None] + left[..., None, :]).flatten(-3)
 
 
 def log_sum(inputs: Tensor, log_weights: Tensor) -> Tensor:
     """log sum_j exp(log_weights[u, o, j] + inputs[u, b, j]): (U, batch, J), (U, O, J) -> (U, batch, O).
 
-    A matrix product once the largest input is factored out, unless a weight is so small that a sum could vanish
-    before its logarithm is taken; then term by term.
+    A matrix product once the largest input is factored out; term by term where so little is left that it lost digits.
     """
-    if log_weights.min() > 0.7 * log(torch.finfo(inputs.dtype).tiny):
-        shift = _finite(inputs.detach().amax(-1, keepdim=True))  # (U, batch, 1)
-        return shift + _log((inputs - shift).exp() @ log_weights.exp().mT)
-    terms = inputs[:, :, None] + log_weights[:, None]  # (U, batch, O, J)
+    shift = _finite(inputs.detach().amax(-1, keepdim=True))  # (U, batch, 1)
+    sums = (inputs - shift).exp() @ log_weights.exp().mT
+    return _mended(shift + _log(sums), sums, Inputs(inputs[:, :, None], None), log_weights)
+
+
+def log_einsum(inputs: Inputs, log_weights: Tensor) -> Tensor:
+    """The same for all products of left and right, log sum_{p, j, i} w[u, o, (p, j, i)] right[u, b, p, j] left[u, b, p, i]."""
+    left, right = inputs
+    assert right is not None
+    largest = left.detach().amax(-1, keepdim=True)  # (U, batch, P, 1)
+    shift = _finite((largest + right.detach().amax(-1, keepdim=True)).amax(2))  # (U, batch, 1)
+    left, right = (left - _finite(largest)).exp(), (right + (largest - shift[..., None])).exp()
+    products = right[..., None] @ left[..., None, :]  # (U, batch, P, right, left)
+    sums = products.flatten(2) @ log_weights.exp().mT
+    return _mended(shift + _log(sums), sums, inputs, log_weights)
+
+
+def _mended(log_sums: Tensor, sums: Tensor, inputs: Inputs, log_weights: Tensor) -> Tensor:
+    """Replaces the logarithms of vanishing sums by sums of logarithms: (U, batch, O) -> (U, batch, O)."""
+    numbers = torch.finfo(sums.dtype)
+    lost = (sums.detach() < log_weights.shape[-1] * numbers.tiny / numbers.eps).any(-1)
+    if not lost.any():
+        return log_sums
+    regions, rows = lost.nonzero(as_tuple=True)
+    terms = inputs.products(regions, rows)[:, None] + log_weights[regions]  # (lost, O, J)
     shift = _finite(terms.detach().amax(-1, keepdim=True))
-    return (shift + _log((terms - shift).exp().sum(-1, keepdim=True)))[..., 0]
+    exact = (shift + _log((terms - shift).exp().sum(-1, keepdim=True)))[..., 0]
+    return log_sums.index_put((regions, rows), exact)
 
 
 def log_max(inputs: Tensor, log_weights: Tensor) -> Tensor:
     """max_j log_weights[u, o, j] + inputs[u, b, j]: (U, batch, J), (U, O, J) -> (U, batch, O)."""
-    return (inputs[:, :, None] + log_weights[:, None]).amax(-1)
+    return torch.stack([(inputs + own[:, None]).amax(-1) for own in log_weights.unbind(1)], -1)
 
 
 class FreeLogWeights(torch.autograd.Function):
@@ -68,6 +102,9 @@ class LayeredEngine:
     def __init__(self, sectors: Sectors) -> None:
         self.sectors = sectors
         self.sources = [self._sources_of(layer) for layer in sectors.layers]
+        self.leaf_regions = [
+            (layer.factors.view(len(layer.sectors), -1), layer.columns) for layer in sectors.layers if layer.is_leaf
+        ]  # variables, (U, V), and the number of their distributions
         roots = torch.from_numpy(sectors.structure.roots)
         self.root_sources = self._grouped(roots, torch.arange(len(roots), device=roots.device))
 
@@ -77,7 +114,8 @@ class LayeredEngine:
     @property
     def rows_upward(self) -> int:
         """How many rows to send upward at a time where memory matters."""
-        per_row = sum(layer.sectors.numel() * layer.columns for layer in self.sectors.layers)
+        per_row = sum(len(layer.sectors) * layer.partitions * layer.columns for layer in self.sectors.layers)
+        per_row += sum(own.numel() * columns for own, columns in self.leaf_regions)
         return max(1, VALUES_AT_ONCE // per_row)
 
     @property
@@ -91,6 +129,9 @@ class LayeredEngine:
         With `flows`, the unnormalised weights get the expected flow through each edge in place of their gradient:
         w dL/dw with free weights w, which is the sum over the batch of the posterior that the edge is used.
         """
+        if all(leaves.is_linear(own) for own, _ in self.leaf_regions):
+            regions = [leaves.region_log_prob(evidence, own) for own, _ in self.leaf_regions]
+            return self._upward(regions, weights, log_sum, flows)[0]
         return self.upward(leaves.log_prob(evidence), weights, flows=flows)[0]
 
     def log_values_of(self, leaf_log_probs: Tensor, weights: WeightSource, flows: bool = False) -> Tensor:
@@ -107,7 +148,7 @@ class LayeredEngine:
         weights: Callable[[int, Tensor], Tensor],
         combine: Combine = log_sum,
         flows: bool = False,
-    ) -> tuple[Tensor, list[Tensor]]:
+    ) -> tuple[Tensor, list[Inputs]]:
         """Evaluates the circuit from the leaves to the roots.
 
         Arguments:
@@ -117,28 +158,50 @@ class LayeredEngine:
             flows: Whether the gradients of the weights are expected flows.
 
         Returns:
-            The log-values of the roots, (batch, roots), and the inputs of each layer's sums, (U, batch, P columns).
+            The log-values of the roots, (batch, roots), and the inputs of each layer's sums.
         """
         leaves = leaf_log_probs.transpose(0, 1)  # (variables, batch, l)
+        regions = [
+            leaves[own.to(leaves.device).flatten(), :, :columns].unflatten(0, own.shape).sum(1)  # (U, batch, columns)
+            for own, columns in self.leaf_regions
+        ]
+        return self._upward(regions, weights, combine, flows)
+
+    def _upward(
+        self, leaf_regions: list[Tensor], weights: Callable[[int, Tensor], Tensor], combine: Combine, flows: bool
+    ) -> tuple[Tensor, list[Inputs]]:
+        """The same for the log-densities of the leaf regions of each leaf layer, (U, batch, columns)."""
+        remaining = iter(leaf_regions)
         outputs: list[Tensor] = []
-        inputs: list[Tensor] = []
+        inputs: list[Inputs] = []
         normalized = FreeLogWeights.apply if flows else normalize
-        for layer, sources in zip(self.sectors.layers, self.sources, strict=True):
-            count, partitions = layer.sectors.shape
-            products = _products(sources, outputs, leaves[..., : layer.columns], count * partitions)  # (U P, batch, c)
-            products = products.unflatten(0, (count, partitions)).transpose(1, 2).flatten(2)  # (U, batch, P c)
-            logits = weights(layer.kind_index, layer.sectors.flatten().to(leaves.device))
-            log_weights = normalized(layer.assemble(logits))  # (U, rows, P c)
-            outputs.append(combine(products, log_weights))  # (U, batch, rows)
-            inputs.append(products)
-        roots = _products(self.root_sources, outputs, leaves, len(self.sectors.structure.roots))  # (roots, batch, 1)
+        for layer, sides in zip(self.sectors.layers, self.sources, strict=True):
+            if layer.is_leaf:
+                inputs.append(Inputs(next(remaining)[:, :, None], None))
+            else:
+                count = len(layer.sectors) * layer.partitions
+                left, *right = (_gathered(sources, outputs, count) for sources in sides)  # (U P, batch, k)
+                left, *right = (side.unflatten(0, (-1, layer.partitions)).transpose(1, 2) for side in (left, *right))
+                inputs.append(Inputs(left, right[0] if right else None))
+            if not layer.has_sums:
+                outputs.append(inputs[-1].products())
+                continue
+            logits = weights(layer.kind_index, layer.sectors.flatten().to(leaf_regions[0].device))
+            log_weights = normalized(layer.assemble(logits))  # (U, rows, P columns)
+            if layer.is_outer and combine is log_sum:
+                outputs.append(log_einsum(inputs[-1], log_weights))  # (U, batch, rows)
+            else:
+                outputs.append(combine(inputs[-1].products(), log_weights))
+        roots = _gathered(self.root_sources, outputs, len(self.sectors.structure.roots))  # (roots, batch, 1)
         return roots[..., 0].T, inputs
 
-    def _sources_of(self, layer: SumLayer) -> list[Source]:
-        places, targets = ragged_gather(layer.offsets, torch.arange(layer.sectors.numel(), device=layer.sectors.device))
+    def _sources_of(self, layer: SumLayer) -> list[list[Source]]:
+        """Of all factors together, or of the left ones and of the right ones."""
         if layer.is_leaf:
-            return [Source(-1, layer.factors[places], targets)]
-        return self._grouped(layer.factors[places], targets)
+            return []
+        targets = torch.arange(len(layer.offsets) - 1, device="cpu").repeat_interleave(layer.offsets.diff())
+        sides = 2 if layer.is_outer else 1
+        return [self._grouped(layer.factors[side::sides], targets[side::sides]) for side in range(sides)]
 
     def _grouped(self, regions: Tensor, targets: Tensor) -> list[Source]:
         """Groups factors by the layer that holds their values."""
@@ -156,11 +219,11 @@ def _log(values: Tensor) -> Tensor:
     return values.masked_fill(zero, 1).log().masked_fill(zero, -torch.inf)
 
 
-def _products(sources: list[Source], outputs: list[Tensor], leaves: Tensor, count: int) -> Tensor:
-    """Multiplies the sources' values into `count` products, in log space: (count, batch, columns)."""
+def _gathered(sources: list[Source], outputs: list[Tensor], count: int) -> Tensor:
+    """Multiplies the sources' values element by element into `count` products, in log space: (count, batch, values)."""
     total: Tensor | None = None
     for layer, slots, targets in sources:
-        values = leaves if layer < 0 else outputs[layer]  # (slots, batch, columns)
+        values = outputs[layer]  # (slots, batch, values)
         if total is None:
             total = values.new_zeros(count, *values.shape[1:])
         total = total.index_add(0, targets.to(values.device), values.index_select(0, slots.to(values.device)))

@@ -54,6 +54,8 @@ class NativeEngine(LayeredEngine):
         """Why this engine cannot serve a circuit, if it cannot."""
         if kernel is None:
             return "an installation without the compiled kernel"
+        if sectors.product == "outer":
+            return "outer products"
         if not sectors.structure.is_forest:
             return "a structure that is not a forest of trees"
         if sectors.structure.leaf_sizes.max() > 1:

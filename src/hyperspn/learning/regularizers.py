@@ -25,7 +25,7 @@ class Dropout(WeightSource):
         logit(s, o, j) = -inf if u(s, o, j) < rate and u(s, o, j) < max_j' u(s, o, j')
 
     The numbers u in [0, 1) are a function of seed, step, kind and sector, so that a sector that is asked for again
-    gets the same answer; the largest in the used part of each row stays.
+    gets the same answer; the largest in the used part of each row stays. The mixing weights of an EiNet stay too.
 
     Arguments:
         weights: The source that writes the weights.
@@ -49,9 +49,11 @@ class Dropout(WeightSource):
         self.rates = [torch.full((kind.count,), rate, dtype=torch.float32, device="cpu") for kind in sectors.kinds]
         self.used_columns = [torch.full((kind.count,), kind.columns, device="cpu") for kind in sectors.kinds]
         for layer in sectors.layers:
-            self.used_columns[layer.kind_index][layer.sectors] = layer.columns
-            if layer.is_leaf and not leaves:
-                self.rates[layer.kind_index][layer.sectors] = 0
+            own, columns = layer.edges()
+            self.used_columns[layer.kind_index][own] = columns
+            self.rates[layer.kind_index][layer.sectors] = 0
+            if leaves or not layer.is_leaf:
+                self.rates[layer.kind_index][own] = rate
 
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
         logits = self.source(kind, ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from math import isfinite
 from time import perf_counter
@@ -32,6 +32,7 @@ IDLE: dict[str, dict[str, float | None]] = {  # what an optimiser does not use, 
 }
 
 Table = Tensor | np.ndarray
+ByGroup = float | Mapping[str, float]
 
 
 class History(NamedTuple):
@@ -59,8 +60,8 @@ def fit(
     evaluate_every: int = 200,
     patience: int | None = None,
     optimizer: Literal["adam", "em"] = "adam",
-    weight_decay: float = 0.0,
-    learning_rate: float | None = None,
+    weight_decay: ByGroup = 0.0,
+    learning_rate: ByGroup | None = None,
     step_size: float = 1.0,
     pseudocount: float = 0.0,
     dropout: float = 0.0,
@@ -89,8 +90,9 @@ def fit(
         evaluate_every: The number of steps between evaluations.
         patience: After how many evaluations without a better validation value to stop; None for never.
         optimizer: "adam", or "em" for circuits with direct weights.
-        weight_decay: Of Adam, the strength of the L2 penalty on all parameters.
-        learning_rate: Of Adam, one learning rate for all parameters, in place of the circuit's own (`parameter_groups`).
+        weight_decay: Of Adam, the strength of the L2 penalty on all parameters, or on groups of them by name.
+        learning_rate: Of Adam, one learning rate for all parameters, or rates of groups by name, ``{"leaves": 1e-3}``,
+            in place of the circuit's own (`parameter_groups`).
         step_size: Of EM, how far to go towards the optimum of a batch, > 0 and <= 1.
         pseudocount: Of EM, how many rows' worth of uniform flow each sum is given.
         dropout: The probability of an edge of a sum to be dropped at a step (see `Dropout`); not with EM.
@@ -111,8 +113,8 @@ def fit(
         "batch_size": _whole("batch_size", batch_size, least=1),
         "evaluate_every": _whole("evaluate_every", evaluate_every, least=1),
         "patience": None if patience is None else _whole("patience", patience, least=1),
-        "weight_decay": _number("weight_decay", weight_decay),
-        "learning_rate": None if learning_rate is None else _number("learning_rate", learning_rate),
+        "weight_decay": _by_group(circuit, "weight_decay", weight_decay),
+        "learning_rate": None if learning_rate is None else _by_group(circuit, "learning_rate", learning_rate),
         "step_size": _number("step_size", step_size),
         "pseudocount": _number("pseudocount", pseudocount),
         "dropout": _number("dropout", dropout),
@@ -209,12 +211,15 @@ def _check_idle(settings: dict[str, Any], optimizer: str) -> None:
             raise ValueError(f"expected no {name} with optimizer {optimizer!r}, found {found}")
 
 
-def _adam(circuit: Circuit, weight_decay: float, learning_rate: float | None) -> Optimizer:
+def _adam(circuit: Circuit, weight_decay: ByGroup, learning_rate: ByGroup | None) -> Optimizer:
     groups = circuit.parameter_groups()
-    for group in groups:
-        group["lr"] = group["lr"] if learning_rate is None else learning_rate
+    for setting, key in ((learning_rate, "lr"), (weight_decay, "weight_decay")):
+        for group in groups:
+            own = setting.get(group["name"]) if isinstance(setting, Mapping) else setting
+            if own is not None:
+                group[key] = own
     fused = circuit.mixture.device.type in ("cpu", "cuda")
-    return torch.optim.Adam(groups, weight_decay=weight_decay, fused=fused)
+    return torch.optim.Adam(groups, fused=fused)
 
 
 def _is_over(evaluations: list[Evaluation], steps: int, patience: int | None) -> bool:
@@ -276,6 +281,15 @@ def _whole(name: str, value: int, least: int) -> int:
     if not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"expected {name} to be a whole number >= {least}, found {value!r}")
     return int(value)
+
+
+def _by_group(circuit: Circuit, name: str, value: ByGroup) -> ByGroup:
+    if not isinstance(value, Mapping):
+        return _number(name, value)
+    groups = [group["name"] for group in circuit.parameter_groups()]
+    if not value.keys() <= set(groups):
+        raise ValueError(f"expected {name} of {', '.join(groups)}, found {', '.join(value)}")
+    return {group: _number(f"{name} of {group}", own) for group, own in value.items()}
 
 
 def _number(name: str, value: float) -> float:

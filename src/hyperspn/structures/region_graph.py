@@ -165,6 +165,23 @@ class RegionGraph:
         leaf = int(np.searchsorted(self.leaf_regions, region))
         return self.leaf_variables[slice(*self.leaf_offsets[leaf : leaf + 2])].tolist()
 
+    def in_pairs(self) -> RegionGraph:
+        """The same graph without partitions of more than two: their last two children first make a region together.
+
+        There are no spare sectors in it.
+        """
+        regions: list[dict] = []
+        numbers: list[int] = []
+        for _, variables, partitions in self._walk():
+            parts = [[numbers[child] for child in partition] for partition in partitions]
+            for part in parts:
+                while len(part) > 2:
+                    regions.append({"partitions": [part[-2:]]})
+                    part[-2:] = [len(regions) - 1]
+            numbers.append(len(regions))
+            regions.append({"partitions": parts} if parts else {"variables": variables})
+        return RegionGraph.from_regions(regions)
+
     def scope(self, region: int) -> tuple[int, ...]:
         """All variables of a region, sorted."""
         pending, variables = [region], []
