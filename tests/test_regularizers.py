@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from worlds import make
+from worlds import all_worlds, make
 
 from hyperspn import SPN, Categorical, Gaussian, HyperSPN
 from hyperspn.engines import native
@@ -163,3 +163,15 @@ def test_the_rate_is_a_probability_below_one():
     circuit = SPN(4, replicas=1)
     with pytest.raises(ValueError, match="rate >= 0 and < 1"):
         Dropout(circuit.weights, circuit.sectors, 1.0)
+
+
+def test_einets_keep_an_edge_of_every_sum_and_their_mixing_weights():
+    circuit = make("grid", "direct EiNet")
+    source = Dropout(circuit.weights, circuit.sectors, 0.6, leaves=True)
+    with written_by(circuit, source), torch.no_grad():
+        assert circuit.log_prob(all_worlds(circuit)).exp().sum().item() == pytest.approx(1)
+    layer = circuit.sectors.layers[-1]
+    kept = source.kept(0, layer.sectors.flatten())[:, 0]
+    assert kept[layer.num_edges :].all()
+    assert not kept[: layer.num_edges].all()
+    assert kept[: layer.num_edges].any(1).all()
