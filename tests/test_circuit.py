@@ -129,6 +129,8 @@ def put(*path_and_value):
         put("layer_size", -1),
         put("layer_size", "5"),
         put("layer_size", 2.5),
+        put("product", "outer"),
+        put("product", "inner"),
         put("num_variables", 7),
         put("num_variables", 10**15),
         put("num_variables", None),

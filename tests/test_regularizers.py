@@ -265,3 +265,15 @@ def test_softening_is_checked():
     with pytest.raises(ValueError, match="leaf regions of one variable for softening"):
         softened(make("wide leaves", "direct"), 0.1)
     assert softened(make("wide leaves", "direct", leaves=Gaussian(2)), 0.1).rate == 0.1
+
+
+def test_einets_keep_an_edge_of_every_sum_and_their_mixing_weights():
+    circuit = make("grid", "direct EiNet")
+    source = Dropout(circuit.weights, circuit.sectors, 0.6, leaves=True)
+    with written_by(circuit, source), torch.no_grad():
+        assert circuit.log_prob(all_worlds(circuit)).exp().sum().item() == pytest.approx(1)
+    layer = circuit.sectors.layers[-1]
+    kept = source.kept(0, layer.sectors.flatten())[:, 0]
+    assert kept[layer.num_edges :].all()
+    assert not kept[: layer.num_edges].all()
+    assert kept[: layer.num_edges].any(1).all()

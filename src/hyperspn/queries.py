@@ -197,11 +197,8 @@ def _descend(
             choice = choose(scores)
         products, offsets = slots * layer.partitions + choice // layer.columns, layer.offsets.to(slots.device)
         places, owners = ragged_gather(offsets, products)
-        is_first = places == offsets[products][owners]
-        factors, chosen = (
-            layer.factors.to(slots.device)[places],
-            layer.element((choice % layer.columns)[owners], ~is_first),
-        )
+        factors = layer.factors.to(slots.device)[places]
+        chosen = layer.element((choice % layer.columns)[owners], places > offsets[products][owners])
         if layer.is_leaf:
             members[travellers[owners], factors] = chosen
         else:

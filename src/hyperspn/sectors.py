@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -143,41 +143,35 @@ class Sectors:
         self.structure = structure
         self.layer_size = layer_size
         self.product = product
-        rows = np.full(structure.num_regions, layer_size)
-        rows[structure.roots] = 1
-        left = np.full(structure.num_regions, layer_size)
-        left[structure.leaf_regions] = _region_widths(structure, np.asarray(leaf_widths))
-        partitions = np.maximum(structure.partition_counts, 1)
-        if product == "elementwise":
-            is_outer = np.zeros(structure.num_regions, bool)
-            columns, sector_counts, used = left, partitions, partitions * rows * left
-        else:
-            is_outer = _is_outer(structure)
-            right = np.where(is_outer, layer_size, 1)
-            columns, mixed = left * right, np.where(partitions > 1, partitions, 0)
-            has_sums = (structure.partition_counts > 0) | (left != rows)
-            sector_counts = has_sums * (rows * partitions * right + mixed)
-            used = has_sums * rows * (partitions * columns + mixed)
-        self.num_used_weights = int(used.sum()) + self.num_mixture_weights
+        widths = _region_widths(structure, np.asarray(leaf_widths))
+        shapes = (_outer_shapes if product == "outer" else _elementwise_shapes)(structure, layer_size, widths)
+        self.num_used_weights = int(shapes.weights.sum()) + self.num_mixture_weights
 
-        widths = [layer_size, *np.unique(left[left > layer_size]).tolist()]
-        region_kinds = np.searchsorted(widths, np.maximum(left, layer_size))
-        ids, counts = _numbered(np.repeat(region_kinds, sector_counts), len(widths))
+        sizes = [layer_size, *np.unique(shapes.left[shapes.left > layer_size]).tolist()]
+        region_kinds = np.searchsorted(sizes, np.maximum(shapes.left, layer_size))
+        ids, counts = _numbered(np.repeat(region_kinds, shapes.sectors), len(sizes))
         counts[0] += structure.spare_sectors
-        sector_rows = layer_size if product == "elementwise" else 1
-        self.kinds = tuple(SectorKind(sector_rows, width, count) for width, count in zip(widths, counts, strict=True))
+        sector_rows = 1 if product == "outer" else layer_size
+        self.kinds = tuple(SectorKind(sector_rows, size, count) for size, count in zip(sizes, counts, strict=True))
 
         self.layers: list[SumLayer] = []
         self.layer_of = torch.empty(structure.num_regions, dtype=torch.int64, device="cpu")
         self.slot_of = torch.empty(structure.num_regions, dtype=torch.int64, device="cpu")
-        first_sectors = np.cumsum(sector_counts) - sector_counts
-        leaf_sizes = np.zeros(structure.num_regions, np.int64)
-        leaf_sizes[structure.leaf_regions] = structure.leaf_sizes
-        make_layer = SumLayer if product == "elementwise" else EinsumLayer
-        for regions in _alike(structure.heights, structure.partition_counts, rows, columns, is_outer, leaf_sizes):
+        first_sectors = np.cumsum(shapes.sectors) - shapes.sectors
+        leaf_sizes = _of_leaves(structure, structure.leaf_sizes, 0)
+        alike = (
+            structure.heights,
+            structure.partition_counts,
+            shapes.rows,
+            shapes.columns,
+            shapes.is_outer,
+            leaf_sizes,
+        )
+        make_layer = EinsumLayer if product == "outer" else SumLayer
+        for regions in _alike(*alike):
             first = regions[0]
             kind = int(region_kinds[first])
-            own = ids[first_sectors[regions, None] + np.arange(sector_counts[first])]  # (U, sectors)
+            own = ids[first_sectors[regions, None] + np.arange(shapes.sectors[first])]  # (U, sectors)
             self.layer_of[regions] = len(self.layers)
             self.slot_of[regions] = torch.arange(len(regions), device="cpu")
             self.layers.append(
@@ -186,11 +180,11 @@ class Sectors:
                     *_factors(structure, regions),
                     self.kinds[kind],
                     kind,
-                    int(rows[first]),
-                    int(columns[first]),
-                    int(partitions[first]),
+                    int(shapes.rows[first]),
+                    int(shapes.columns[first]),
+                    partitions=max(1, int(structure.partition_counts[first])),
                     is_leaf=bool(structure.partition_counts[first] == 0),
-                    is_outer=bool(is_outer[first]),
+                    is_outer=bool(shapes.is_outer[first]),
                 )
             )
 
@@ -231,6 +225,47 @@ def _alike(*properties: np.ndarray) -> list[np.ndarray]:
     """Groups regions that agree in all properties, in the order of these."""
     shapes, groups = np.unique(np.stack(properties, 1), axis=0, return_inverse=True)
     return [np.flatnonzero(groups.ravel() == index) for index in range(len(shapes))]
+
+
+class _Shapes(NamedTuple):
+    """The sums of each region, all (regions,)."""
+
+    rows: np.ndarray  # sum nodes
+    left: np.ndarray  # outputs of a first child, or distributions of a leaf
+    columns: np.ndarray  # inputs from each partition
+    is_outer: np.ndarray  # whether these are pairs
+    sectors: np.ndarray
+    weights: np.ndarray  # used ones
+
+
+def _elementwise_shapes(structure: RegionGraph, layer_size: int, leaf_widths: np.ndarray) -> _Shapes:
+    rows, partitions = _rows(structure, layer_size), np.maximum(structure.partition_counts, 1)
+    left = _of_leaves(structure, leaf_widths, layer_size)
+    return _Shapes(rows, left, left, np.zeros(len(rows), bool), partitions, partitions * rows * left)
+
+
+def _outer_shapes(structure: RegionGraph, layer_size: int, leaf_widths: np.ndarray) -> _Shapes:
+    rows, partitions = _rows(structure, layer_size), np.maximum(structure.partition_counts, 1)
+    left, is_outer = _of_leaves(structure, leaf_widths, layer_size), _is_outer(structure)
+    right = np.where(is_outer, layer_size, 1)
+    mixed = np.where(partitions > 1, partitions, 0)
+    has_sums = (structure.partition_counts > 0) | (left != rows)
+    sectors = has_sums * (rows * partitions * right + mixed)
+    return _Shapes(rows, left, left * right, is_outer, sectors, has_sums * rows * (partitions * left * right + mixed))
+
+
+def _rows(structure: RegionGraph, layer_size: int) -> np.ndarray:
+    """The number of sum nodes of each region: one in a root."""
+    rows = np.full(structure.num_regions, layer_size)
+    rows[structure.roots] = 1
+    return rows
+
+
+def _of_leaves(structure: RegionGraph, values: np.ndarray, others: int) -> np.ndarray:
+    """The values of leaf regions, and the same for all other regions."""
+    filled = np.full(structure.num_regions, others)
+    filled[structure.leaf_regions] = values
+    return filled
 
 
 def _is_outer(structure: RegionGraph) -> np.ndarray:
