@@ -423,7 +423,7 @@ def _report(found: dict[str, Any], rows: list[Any], header: tuple[str, ...], as_
 
 
 def _show(table: experiments.Table) -> None:
-    """Prints as many columns as there is room for; short cells are not broken."""
+    """Prints as many columns as there is room for; cells of up to `SHORT` characters are not broken."""
     console = Console(width=None if sys.stdout.isatty() else 240)
     shown = RichTable(title=table.title, title_justify="left", box=SIMPLE_HEAD, padding=0)
     room = console.width - 2
