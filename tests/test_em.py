@@ -9,7 +9,7 @@ import torch
 from test_train import mean, noisy_copies, quietly
 from worlds import STRUCTURES, densities, make
 
-from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN, load
+from hyperspn import SPN, Binomial, Categorical, Gaussian, Histogram, HyperSPN, load
 from hyperspn.engines import layered, native
 from hyperspn.learning import EM
 from hyperspn.learning.regularizers import Softening, written_by
@@ -27,6 +27,7 @@ LEAVES = {
     "gaussian": [Gaussian(3)],
     "bounded": [BOUNDED],
     "binomial": [Binomial(3, total=9)],
+    "histogram": [Histogram(3, categories=4)],
     "mixed": MIXED,
 }
 
@@ -43,9 +44,8 @@ def rows_of(circuit, rows, missing=0.2, seed=0):
         if isinstance(family, Gaussian):
             columns.append(generator.normal(size=rows) + 4.0 * generator.integers(0, 2, rows))
         else:
-            columns.append(
-                generator.integers(0, family.total + 1 if isinstance(family, Binomial) else family.width, rows)
-            )
+            values = family.total + 1 if isinstance(family, Binomial) else family.categories
+            columns.append(generator.integers(0, values, rows))
     x = np.stack(columns, 1).astype(np.float64)
     x[generator.random(x.shape) < missing] = np.nan
     return torch.from_numpy(x)
@@ -185,7 +185,17 @@ def test_a_step_is_that_of_all_explanations(structure, leaves, step_size, pseudo
     ],
 )
 def test_the_likelihood_never_falls(structure, leaves, engine):
-    circuit = make(structure, "direct", leaves=families(structure, LEAVES[leaves]), engine=engine)
+    check_that_the_likelihood_never_falls(structure, "direct", leaves, engine=engine)
+
+
+@pytest.mark.parametrize("structure", ["grid", "line", "trees6", "shared"])
+@pytest.mark.parametrize("leaves", LEAVES)
+def test_the_likelihood_of_an_einet_never_falls(structure, leaves):
+    check_that_the_likelihood_never_falls(structure, "direct EiNet", leaves)
+
+
+def check_that_the_likelihood_never_falls(structure, weights, leaves, **options):
+    circuit = make(structure, weights, leaves=families(structure, LEAVES[leaves]), **options)
     x = rows_of(circuit, 40)
     if structure == "wide leaves" and leaves in ("binary", "categories"):
         x = x[:, :1].expand(-1, 5)

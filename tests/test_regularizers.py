@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from worlds import all_worlds, make, missing_patterns, mixed_families
+from worlds import STRUCTURES, all_worlds, make, missing_patterns, mixed_families
 
 from hyperspn import SPN, Categorical, Gaussian, HyperSPN
 from hyperspn.engines import native
@@ -72,7 +72,7 @@ def test_every_sum_keeps_an_edge_that_it_uses(rate):
         source.step = step
         for layer in circuit.sectors.layers:
             kept = source.kept(layer.kind_index, layer.sectors.flatten())
-            assert layer.assemble(kept.flatten(1)).any(-1).all()
+            assert layer.sums(kept.flatten(1))[0].any(-1).all()
 
 
 def test_sums_over_leaves_stay_whole():
@@ -80,7 +80,7 @@ def test_sums_over_leaves_stay_whole():
     source = Dropout(circuit.weights, circuit.sectors, RATE)
     for layer in circuit.sectors.layers:
         kept = source.kept(layer.kind_index, layer.sectors.flatten())
-        assert layer.assemble(kept.flatten(1)).all() == layer.is_leaf
+        assert layer.sums(kept.flatten(1))[0].all() == layer.is_leaf
 
 
 def test_a_sector_gets_the_same_answer_in_every_company():
@@ -170,11 +170,12 @@ def test_the_rate_is_a_probability_below_one():
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3])
-@pytest.mark.parametrize("weights", ["direct", "hyper"])
+@pytest.mark.parametrize("weights", ["direct", "hyper", "hyper EiNet"])
 @pytest.mark.parametrize("structure", ["trees1", "trees5", "shared", "caterpillar"])
 def test_a_softened_row_is_a_mixture_of_all_worlds(structure, weights, rate):
-    circuit = make(structure, weights, layer_size=2)
-    circuit = make(structure, weights, layer_size=2, leaves=mixed_families(circuit.num_variables))
+    layer_size = 4 if "EiNet" in weights else 2
+    leaves = mixed_families(STRUCTURES[structure].num_variables)
+    circuit = make(structure, weights, layer_size, leaves=leaves)
     worlds = all_worlds(circuit)
     rows = worlds[:: 1 + len(worlds) // 7]
     missing = missing_patterns(circuit, len(rows))
@@ -236,7 +237,7 @@ def test_softening_leaves_other_sums_and_other_variables_alone():
         ids = layer.sectors.flatten()
         hard, soft = circuit.weights(layer.kind_index, ids), source(layer.kind_index, ids)
         families = [LEAVES[variable] for variable in layer.factors] if layer.is_leaf else [None] * len(ids)
-        for family, before, after in zip(families, layer.assemble(hard), layer.assemble(soft)):
+        for family, before, after in zip(families, layer.sums(hard)[0], layer.sums(soft)[0]):
             if isinstance(family, Categorical):
                 expected = 0.7 * before.softmax(-1) + 0.3 / family.categories
                 torch.testing.assert_close(after.softmax(-1), expected)
@@ -264,6 +265,8 @@ def test_softening_is_checked():
         softened(SPN(4, replicas=1), 1.0)
     with pytest.raises(ValueError, match="leaf regions of one variable for softening"):
         softened(make("wide leaves", "direct"), 0.1)
+    with pytest.raises(ValueError, match="sums over all categories for softening"):
+        softened(make("line", "direct EiNet", layer_size=2), 0.1)
     assert softened(make("wide leaves", "direct", leaves=Gaussian(2)), 0.1).rate == 0.1
 
 

@@ -5,6 +5,7 @@ from worlds import CATERPILLAR, SHARED, WIDE_LEAVES
 
 from hyperspn.sectors import Sectors
 from hyperspn.structures import binary_trees
+from hyperspn.weights import normalize
 
 
 def test_every_sector_is_used_once():
@@ -37,7 +38,7 @@ def test_einsum_weights_are_normalised_in_each_partition_and_mixed():
     layer = Sectors(SHARED, 2, [2] * 4, "outer").layers[-1]
     assert (layer.rows, layer.partitions, layer.columns, layer.sectors.shape) == (1, 2, 4, (1, 6))
     logits = torch.tensor([[0.0, 1], [2, 3], [4, 6], [8, 10], [5, 99], [7, 99]])
-    weights = layer.assemble(logits).softmax(-1)
+    weights = layer.assemble(logits, normalize).exp()
     mixing = torch.tensor([5.0, 7]).softmax(0)
     inner = torch.tensor([[0.0, 1, 2, 3], [4, 6, 8, 10]]).softmax(1)
     torch.testing.assert_close(weights, (mixing[:, None] * inner).view(1, 1, 8))
@@ -62,7 +63,7 @@ def test_one_variable_is_a_single_sum():
 def test_assemble_takes_corners_and_joins_partitions():
     layer = Sectors(SHARED, 2, [2] * 4).layers[-1]
     logits = torch.arange(8.0).view(2, 4)
-    assert layer.assemble(logits).tolist() == [[[0, 1, 4, 5]]]
+    assert layer.sums(logits)[0].tolist() == [[[0, 1, 4, 5]]]
 
 
 def test_bad_sizes_are_refused():

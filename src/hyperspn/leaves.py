@@ -346,6 +346,15 @@ class Histogram(LeafFamily):
         p = _chosen(parameters, members).softmax(-1)  # (batch, variables, c)
         return torch.multinomial(p.flatten(0, 1), 1, generator=generator).view(members.shape).to(p.dtype)
 
+    def statistics(self, x: Tensor) -> Tensor:
+        return functional.one_hot(x.long(), self.categories).to(x.dtype)
+
+    def expectations(self, parameters: Tensor) -> Tensor:
+        return parameters.softmax(-1)
+
+    def fitted(self, expectations: Tensor) -> Tensor:
+        return expectations.clamp(min=DOUBLE.tiny).log()
+
     def guess(self, parameters: Tensor, posterior: Tensor) -> Tensor:
         p = torch.einsum("bvl,vlc->bvc", posterior, parameters.softmax(-1))
         return p.argmax(-1).to(p.dtype)

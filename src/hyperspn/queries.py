@@ -210,7 +210,7 @@ def _log_weights(model: Model, layer: SumLayer, slots: Tensor, outputs: Tensor) 
     """The log-weights of single sum nodes of a layer, (slots,), (slots,) -> (slots, P columns)."""
     used, places = slots.unique(return_inverse=True)
     logits = model.weights(layer.kind_index, layer.sectors.to(slots.device)[used].flatten())
-    return normalize(layer.assemble(logits))[places, outputs]
+    return layer.assemble(logits, normalize)[places, outputs]
 
 
 def _at_random(generator: Generator | None) -> Choice:

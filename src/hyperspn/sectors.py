@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isqrt
 from typing import Literal, NamedTuple
@@ -60,7 +60,7 @@ class SumLayer:
         """Whether there is anything to sum: else the outputs are the distributions of a leaf as they are."""
         return self.sectors.shape[1] > 0
 
-    def assemble(self, logits: Tensor) -> Tensor:
+    def sums(self, logits: Tensor) -> list[Tensor]:
         """Lays out the weights of these sectors as one row per sum node.
 
         Arguments:
@@ -71,7 +71,12 @@ class SumLayer:
         """
         blocks = logits.view(-1, self.partitions, self.kind.rows, self.kind.columns)  # (U', P, k, c)
         blocks = blocks[:, :, : self.rows, : self.columns]  # (U', P, rows, columns)
-        return blocks.transpose(1, 2).flatten(2)  # (U', rows, P columns)
+        return [blocks.transpose(1, 2).flatten(2)]  # (U', rows, P columns)
+
+    def assemble(self, logits: Tensor, normalize: Callable[[Tensor], Tensor]) -> Tensor:
+        """The log-weights of the sums over all inputs, (U', rows, P columns), once each row of `sums` is normalised."""
+        weights, *mixing = map(normalize, self.sums(logits))
+        return (weights + mixing[0][..., None] if mixing else weights).flatten(2)
 
     def edges(self) -> tuple[Tensor, int]:
         """The sectors whose rows belong to one sum node each, and how much of a row is used."""
@@ -101,13 +106,11 @@ class EinsumLayer(SumLayer):
         """The number of a region's sectors before those of mixing weights."""
         return self.rows * self.partitions * self.columns // self.left
 
-    def assemble(self, logits: Tensor) -> Tensor:
+    def sums(self, logits: Tensor) -> list[Tensor]:
+        """The weights, (U', rows, P, columns), and where there are several partitions the mixing weights, (U', rows, P)."""
         vectors = logits.view(-1, self.sectors.shape[1], self.kind.columns)  # (U', sectors, size)
         weights = vectors[:, : self.num_edges, : self.left].reshape(len(vectors), self.rows, self.partitions, -1)
-        if self.partitions > 1:
-            mixing = vectors[:, self.num_edges :, : self.rows].mT  # (U', rows, P)
-            weights = weights.log_softmax(-1) + mixing[..., None]
-        return weights.flatten(2)  # (U', rows, P columns)
+        return [weights, vectors[:, self.num_edges :, : self.rows].mT] if self.partitions > 1 else [weights]
 
     def edges(self) -> tuple[Tensor, int]:
         return self.sectors[:, : self.num_edges], self.left

@@ -151,6 +151,8 @@ class FactoredWeights(WeightSource):
         widths = (latent_dim, *hidden, features)
         if min(widths) < 1:
             raise ValueError(f"expected latent_dim, hidden widths and features >= 1, found {widths}")
+        if sectors.product != "elementwise":
+            raise ValueError("expected element-wise products, found the outer products of an EiNet")
         if not _replicas_are_alike(sectors.structure):
             raise ValueError("expected replicas of one tree (shared=True), found trees that differ")
         self.hidden = tuple(hidden)
@@ -208,7 +210,7 @@ def _numbered_corners(sectors: Sectors) -> list[Tensor]:
         count = sum(layer.sectors.numel() for layer in layers) // len(sectors.structure.roots)
         used = torch.zeros(count, kind.rows, kind.columns, dtype=torch.bool, device="cpu")
         for layer in layers:
-            free = layer.columns - (layer.sectors.shape[1] == 1)
+            free = layer.columns - (layer.partitions == 1)
             used[layer.sectors[layer.sectors < count], : layer.rows, :free] = True
         numbers.append((used.flatten().cumsum(0) - 1).view(count, kind.size).masked_fill(~used.flatten(1), -1))
     return numbers

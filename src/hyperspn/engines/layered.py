@@ -187,7 +187,7 @@ class LayeredEngine:
                 outputs.append(inputs[-1].products())
                 continue
             logits = weights(layer.kind_index, layer.sectors.flatten().to(leaf_regions[0].device))
-            log_weights = normalized(layer.assemble(logits))  # (U, rows, P columns)
+            log_weights = layer.assemble(logits, normalized)  # (U, rows, P columns)
             if layer.is_outer and combine is log_sum:
                 outputs.append(log_einsum(inputs[-1], log_weights))  # (U, batch, rows)
             else:

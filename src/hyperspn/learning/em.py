@@ -52,9 +52,11 @@ class EM:
         self.circuit = circuit
         self.step_size = step_size
         self.pseudocount = pseudocount
-        self.logits = [*circuit.weights.logits, circuit.mixture]
-        self.places = [_places(layer) for layer in circuit.sectors.layers]
-        self.places.append((-1, torch.arange(len(circuit.mixture))))
+        self.logits = list(circuit.weights.logits)
+        self.places = [found for layer in circuit.sectors.layers if layer.has_sums for found in _places(layer)]
+        if circuit.sectors.num_mixture_weights:
+            self.places.append((len(self.logits), torch.arange(len(circuit.mixture))))
+            self.logits.append(circuit.mixture)
 
     def state_dict(self) -> dict[str, Any]:
         return {"step_size": self.step_size, "pseudocount": self.pseudocount}
@@ -107,7 +109,7 @@ class EM:
         return torch.where(totals > 0, weights.log(), log_weights)
 
 
-def _places(layer: SumLayer) -> tuple[int, Tensor]:
-    """Where the logits of a layer's sums are: of which kind, and at which of its places, (U, rows, P columns)."""
+def _places(layer: SumLayer) -> list[tuple[int, Tensor]]:
+    """Where the logits of a layer's sums are: of which kind, and at which of its places, one sum's in each row."""
     numbers = torch.arange(layer.kind.count * layer.kind.size).view(-1, layer.kind.size)
-    return layer.kind_index, layer.assemble(numbers[layer.sectors.flatten()])
+    return [(layer.kind_index, places) for places in layer.sums(numbers[layer.sectors.flatten()])]

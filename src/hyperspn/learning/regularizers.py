@@ -106,7 +106,9 @@ class Softening(WeightSource):
             variables = layer.offsets.diff()  # of each leaf region
             if categories[variables.repeat_interleave(variables) > 1].any():
                 raise ValueError("expected leaf regions of one variable for softening, found several variables in one")
-            self.categories[layer.kind_index][layer.sectors[:, 0]] = categories[layer.offsets[:-1]]
+            if categories.any() and not layer.has_sums:
+                raise ValueError("expected sums over all categories for softening, found leaf regions without them")
+            self.categories[layer.kind_index][layer.sectors] = categories[layer.offsets[:-1], None]
 
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
         logits = self.source(kind, ids)
