@@ -197,6 +197,16 @@ def test_the_same_circuit_may_go_on_after_an_interrupt(uninterrupted, tmp_path):
     assert same_parameters(model, uninterrupted[0])
 
 
+def test_an_annealed_run_goes_on_with_its_learning_rates(tmp_path):
+    whole, parts = circuit(), circuit()
+    expected = run(whole, annealing=True)
+    stopped_after(tmp_path, circuit(), 2, annealing=True)
+    assert untimed(run(parts, tmp_path, annealing=True)) == untimed(expected)
+    assert same_parameters(whole, parts)
+    with pytest.raises(ValueError, match="found annealing None instead of True"):
+        run(circuit(), tmp_path)
+
+
 def test_a_finished_run_returns_at_once(uninterrupted, monkeypatch):
     model, history, folder = uninterrupted
     files = {path: path.read_bytes() for path in folder.iterdir()}

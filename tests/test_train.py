@@ -8,7 +8,7 @@ from rich.progress import Progress
 
 from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, HyperSPN, RegionGraph
 from hyperspn.learning import History, fit
-from hyperspn.learning.train import EVALUATED_ROWS, batch_rows
+from hyperspn.learning.train import EVALUATED_ROWS, annealed, batch_rows
 from hyperspn.structures import poon_domingos
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -301,3 +301,23 @@ def test_groups_have_their_own_rates_and_decay():
             fit(circuit, rows, steps=1, progress=False, **setting)
     with pytest.raises(ValueError, match="learning_rate of leaves to be a number >= 0"):
         fit(circuit, rows, steps=1, progress=False, learning_rate={"leaves": -1.0})
+
+
+def test_annealed_rates_rise_and_fall():
+    assert [annealed(step, 100) for step in (0, 1, 2)] == pytest.approx([0, 0.49988, 0.99901], abs=1e-4)
+    assert annealed(50, 100) == pytest.approx(0.5)
+    assert annealed(100, 100) == pytest.approx(0)
+
+
+def test_annealing_is_adam_with_those_rates():
+    rows = torch.from_numpy(noisy_copies(30)).double()
+    circuit, other = (HyperSPN(6, 2, replicas=2).double() for _ in range(2))
+    fit(circuit, rows, steps=5, annealing=True, learning_rate=0.1, batch_size=30, progress=False)
+    optimizer = torch.optim.Adam(other.parameters())
+    for step in range(1, 6):
+        optimizer.zero_grad()
+        (-other.log_prob(rows).sum()).backward()
+        optimizer.param_groups[0]["lr"] = 0.1 * annealed(step, 5)
+        optimizer.step()
+    for found, expected in zip(circuit.parameters(), other.parameters()):
+        torch.testing.assert_close(found, expected)

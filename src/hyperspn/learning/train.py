@@ -6,7 +6,7 @@ import os
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from math import isfinite
+from math import cos, isfinite, pi
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
@@ -28,7 +28,7 @@ from .regularizers import Dropout, Softening, written_by
 EVALUATED_ROWS = 5000
 IDLE: dict[str, dict[str, float | None]] = {  # what an optimiser does not use, and must be left at
     "adam": {"step_size": 1.0, "pseudocount": 0.0},
-    "em": {"weight_decay": 0.0, "learning_rate": None, "dropout": 0.0},
+    "em": {"weight_decay": 0.0, "learning_rate": None, "annealing": None, "dropout": 0.0},
 }
 
 Table = Tensor | np.ndarray
@@ -62,6 +62,7 @@ def fit(
     optimizer: Literal["adam", "em"] = "adam",
     weight_decay: ByGroup = 0.0,
     learning_rate: ByGroup | None = None,
+    annealing: bool = False,
     step_size: float = 1.0,
     pseudocount: float = 0.0,
     dropout: float = 0.0,
@@ -93,6 +94,7 @@ def fit(
         weight_decay: Of Adam, the strength of the L2 penalty on all parameters, or on groups of them by name.
         learning_rate: Of Adam, one learning rate for all parameters, or rates of groups by name, ``{"leaves": 1e-3}``,
             in place of the circuit's own (`parameter_groups`).
+        annealing: Of Adam, whether the learning rates rise in the first steps and then fall to 0 (see `annealed`).
         step_size: Of EM, how far to go towards the optimum of a batch, > 0 and <= 1.
         pseudocount: Of EM, how many rows' worth of uniform flow each sum is given.
         dropout: The probability of an edge of a sum to be dropped at a step (see `Dropout`); not with EM.
@@ -115,6 +117,7 @@ def fit(
         "patience": None if patience is None else _whole("patience", patience, least=1),
         "weight_decay": _by_group(circuit, "weight_decay", weight_decay),
         "learning_rate": None if learning_rate is None else _by_group(circuit, "learning_rate", learning_rate),
+        "annealing": bool(annealing) or None,
         "step_size": _number("step_size", step_size),
         "pseudocount": _number("pseudocount", pseudocount),
         "dropout": _number("dropout", dropout),
@@ -130,6 +133,7 @@ def fit(
     weights = Softening(circuit.weights, circuit.sectors, circuit.leaves, softening) if softening else circuit.weights
     weights = Dropout(weights, circuit.sectors, dropout, seed) if dropout else weights
     learner = EM(circuit, step_size, pseudocount) if optimizer == "em" else _adam(circuit, weight_decay, learning_rate)
+    rates = [] if isinstance(learner, EM) else [group["lr"] for group in learner.param_groups]
     run = None if folder is None else Folder(folder, {**settings, **_digests(circuit, rows, held_out)})
     evaluations, best = run.resume(circuit, learner) if run else ([], copied(circuit))
 
@@ -142,7 +146,8 @@ def fit(
                 step += 1
                 if step > 0:
                     batch = rows[batch_rows(len(rows), batch_size, seed, step)]
-                    _learn(circuit, weights, learner, batch, step)
+                    part = annealed(step, steps) if annealing else 1.0
+                    _learn(circuit, weights, learner, batch, step, [part * rate for rate in rates])
                 if step % evaluate_every == 0 or step == steps:
                     means = {"train": _mean(circuit, shown, step), "valid": _mean(circuit, held_out, step)}
                     evaluations.append({"step": step, **means, "seconds": perf_counter() - start})
@@ -164,7 +169,18 @@ def batch_rows(rows: int, batch_size: int, seed: int, step: int) -> Tensor:
     return torch.from_numpy(generator.choice(rows, min(batch_size, rows), replace=False, shuffle=False))
 
 
-def _learn(circuit: Circuit, weights: WeightSource, learner: Optimizer | EM, batch: Tensor, step: int) -> None:
+def annealed(step: int, steps: int) -> float:
+    """The part of the learning rates that is used at a step: all of it after a fiftieth of the steps, none in the end.
+
+    min(1, 50 t) (1 + cos(pi t)) / 2,   t = step / steps
+    """
+    time = step / steps
+    return min(1.0, 50 * time) * (1 + cos(pi * time)) / 2
+
+
+def _learn(
+    circuit: Circuit, weights: WeightSource, learner: Optimizer | EM, batch: Tensor, step: int, rates: list[float]
+) -> None:
     """One step of the optimiser."""
     with written_by(circuit, weights):
         if isinstance(learner, EM):
@@ -175,6 +191,8 @@ def _learn(circuit: Circuit, weights: WeightSource, learner: Optimizer | EM, bat
         learner.zero_grad()
         loss = -_log_prob(circuit.log_prob, batch, step).sum()
         loss.backward()
+    for group, rate in zip(learner.param_groups, rates, strict=True):
+        group["lr"] = rate
     learner.step()
 
 
