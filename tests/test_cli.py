@@ -88,6 +88,11 @@ def test_sizes_as_a_table(run):
         ("train nothing.csv --out x", "found no file at nothing.csv"),
         ("train digits", "Missing option '--out'"),
         ("train digits --out x --model einet", "Invalid value for '--model'"),
+        ("train digits --out x --structure chow-lu", "found 'chow-lu'; did you mean chow-liu?"),
+        (
+            "train digits --out x --structure factored --model spn",
+            "random, learned, chow-liu for spn, found 'factored'",
+        ),
         ("evaluate nowhere", "found none at nowhere"),
         ("query nowhere --of price", "found none at nowhere"),
         ("reproduce tabel1", "found 'tabel1'; did you mean table1"),
@@ -140,6 +145,16 @@ def test_train_and_evaluate_agree(run, people):
     assert valid["rows"] == 40
     whole = json.loads(run(f"evaluate {folder}/run --data {folder}/people.csv --json")[1])
     assert whole["rows"] == 400
+
+
+def test_the_structure_is_the_best_of_short_trials(people):
+    folder, trained = people
+    best = {}
+    for name in ("random", "learned", "chow-liu", "factored"):
+        lines = (folder / "run" / "trials" / name / "log.jsonl").read_text().splitlines()
+        assert json.loads(lines[-1])["step"] == 7
+        best[name] = max(json.loads(line)["valid"] for line in lines)
+    assert trained["structure"] == max(best, key=best.get)
 
 
 def test_a_finished_run_is_not_trained_again(run, people):
@@ -227,7 +242,7 @@ def test_data_sets_by_name(run, tmp_path):
 
 
 def test_an_interrupted_run_can_go_on(tmp_path):
-    arguments = f"train digits --out {tmp_path} --replicas 2 --steps 100000 --evaluate-every 5 --patience 20000"
+    arguments = f"train digits --out {tmp_path} --structure random --replicas 2 --steps 100000 --evaluate-every 5 --patience 20000"
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import hyperspn.__main__"
     command = [sys.executable, "-c", code, *arguments.split()]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -25,7 +25,7 @@ LAYERS = [
     {"learning.checkpoint", "learning.em", "learning.regularizers"},
     {"learning.train"},
     {"learning"},
-    {"mixtures"},
+    {"mixtures", "recipes"},
     {"datasets"},
     {"tables", "pictures"},
     {"estimators"},

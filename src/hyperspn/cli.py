@@ -23,7 +23,7 @@ from .circuit import load as load_circuit
 from .experiments import ARTEFACTS
 from .learning import fit
 from .leaves import Categorical, Gaussian, LeafFamily
-from .models import SPN, HyperSPN
+from .recipes import RECIPES, Recipe, search
 from .sectors import Sectors
 from .structures import RegionGraph, binary_trees, poon_domingos
 from .tables import Schema, Table
@@ -31,6 +31,7 @@ from .weights import HyperWeights
 
 SHORT = 20
 
+STRUCTURES = tuple(RECIPES["hyperspn"])
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
@@ -156,10 +157,12 @@ def train(
     data: Annotated[str, typer.Argument(help="A data set's name or folder, or a table .csv, .tsv, .parquet, .npy.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the model; the same again resumes.")],
     model: Annotated[Model, typer.Option(help="Who writes the weights.")] = Model.hyperspn,
-    layer_size: Annotated[int, typer.Option(help="Sum nodes per region k.")] = 5,
-    replicas: Annotated[int, typer.Option(help="Number of random trees r.")] = 50,
-    embedding_dim: Annotated[int, typer.Option(help="Size of a sector's embedding.")] = 5,
-    hidden: Annotated[str, typer.Option(help="Widths of the network's hidden layers.")] = "20,20",
+    structure: Annotated[str, typer.Option(help=f"{', '.join(STRUCTURES)}; or auto: a short trial of each.")] = "auto",
+    layer_size: Annotated[int | None, typer.Option(help="Sum nodes per region k; else what suits.")] = None,
+    replicas: Annotated[int | None, typer.Option(help="Number of trees r; else what suits.")] = None,
+    embedding_dim: Annotated[int | None, typer.Option(help="Size of a sector's embedding; else 5.")] = None,
+    features: Annotated[int | None, typer.Option(help="Features of a replica, for factored; else 8.")] = None,
+    hidden: Annotated[str, typer.Option(help="Widths of the network's hidden layers; else what suits.")] = "",
     steps: Annotated[int, typer.Option(help="Number of training steps.")] = 4000,
     batch_size: Annotated[int, typer.Option(help="Rows per step.")] = 500,
     evaluate_every: Annotated[int, typer.Option(help="Steps between evaluations.")] = 100,
@@ -181,41 +184,50 @@ def train(
 
     Example: hyperspn train people.csv --out runs/people
     """
+    sizes = {"layer_size": layer_size, "replicas": replicas, "embedding_dim": embedding_dim, "features": features}
+    recipes = _recipes(model.value, structure, {**sizes, "hidden": _integers(hidden) or None})
     splits = tables.load(data, seed, drop or (), data_dir)
-    options: dict[str, Any] = {"leaves": splits.schema.families(), "seed": seed}
-    if model is Model.hyperspn:
-        options |= {"embedding_dim": embedding_dim, "hidden": _integers(hidden)}
-    assemble = HyperSPN if model is Model.hyperspn else SPN
-    circuit = assemble(splits.train.shape[1], layer_size, replicas, **options)
-    circuit.notes = {"data": data, "seed": seed, "drop": drop or [], "schema": splits.schema.to_dict()}
+    families = splits.schema.families()
+    options: dict[str, Any] = {
+        "batch_size": batch_size,
+        "optimizer": optimizer.value,
+        "learning_rate": learning_rate,
+        "weight_decay": weight_decay,
+        "step_size": step_size,
+        "pseudocount": pseudocount,
+        "dropout": dropout,
+        "softening": softening,
+        "seed": seed,
+        "progress": not as_json,
+    }
+    trial: dict[str, Any] = {"steps": max(1, steps // 20), "evaluate_every": max(1, steps // 40)}
     if not as_json:
         _show_columns(splits.schema)
-        print(circuit)
     try:
+        name = next(iter(recipes))
+        if len(recipes) > 1:
+            folder = out / "trials"
+            name = search(recipes, splits.train, splits.valid, families, folder=folder, **trial, **options)
+        circuit = recipes[name].build(splits.train, families, seed)
+        circuit.notes = {"data": data, "seed": seed, "drop": drop or [], "schema": splits.schema.to_dict()}
+        if not as_json:
+            print(f"structure: {name}\n{circuit}")
         history = fit(
             circuit,
             splits.train,
             splits.valid,
             steps=steps,
-            batch_size=batch_size,
             evaluate_every=evaluate_every,
             patience=patience,
-            optimizer=optimizer.value,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
             annealing=annealing,
-            step_size=step_size,
-            pseudocount=pseudocount,
-            dropout=dropout,
-            softening=softening,
-            seed=seed,
             folder=out,
-            progress=not as_json,
+            **options,
         )
     except KeyboardInterrupt:
         print(f"hyperspn: interrupted; the same command goes on with {out}", file=sys.stderr)
         raise typer.Exit(130) from None
     found = {
+        "structure": name,
         "step": history.best_step,
         "valid": _mean_log_prob(circuit, splits.schema, splits.valid),
         "test": _mean_log_prob(circuit, splits.schema, splits.test),
@@ -380,6 +392,16 @@ def reproduce(
         return
     _show(table)
     print(f"written to {results / what}" + (".png and .svg" if what.startswith("figure") else ".md and .csv"))
+
+
+def _recipes(model: str, structure: str, options: dict[str, Any]) -> dict[str, Recipe]:
+    """The recipes of a structure, or all of them, with these options where they are given."""
+    known = RECIPES[model]
+    if structure not in ("auto", *known):
+        choices, hint = ", ".join(["auto", *known]), datasets.did_you_mean(structure, known)
+        raise ValueError(f"expected a structure of {choices} for {model}, found {structure!r}{hint}")
+    given = {name: value for name, value in options.items() if value is not None}
+    return {name: known[name]._replace(**given) for name in known if structure in ("auto", name)}
 
 
 def _open(run: Path) -> tuple[Circuit, Schema]:

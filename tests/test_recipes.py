@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+import torch
+
+from worlds import all_worlds
+
+from hyperspn import Categorical, Gaussian
+from hyperspn.recipes import RECIPES, Recipe, search
+from hyperspn.weights import DirectWeights, FactoredWeights, HyperWeights
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SOURCES = {"direct": DirectWeights, "hyper": HyperWeights, "factored": FactoredWeights}
+ALL = [recipe for recipes in RECIPES.values() for recipe in recipes.values()]
+
+
+def pairs(rows, seed=0):
+    """Rows of three pairs of equal bits, the two of a pair far apart."""
+    x = np.random.default_rng(seed).integers(0, 2, (rows, 3))
+    return np.concatenate([x, x], axis=1).astype(np.float64)
+
+
+@pytest.mark.parametrize("recipe", ALL, ids=lambda recipe: f"{recipe.structure} {recipe.weights}")
+def test_every_recipe_makes_a_distribution(recipe):
+    circuit = recipe._replace(replicas=3).build(pairs(100))
+    assert isinstance(circuit.weights, SOURCES[recipe.weights])
+    assert (circuit.sectors.layer_size, len(circuit.mixture)) == (recipe.layer_size, 3)
+    with torch.no_grad():
+        assert circuit.log_prob(all_worlds(circuit)).exp().sum().item() == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("structure", ["learned", "chow-liu"])
+def test_structures_are_learned_from_the_table(structure):
+    recipe = Recipe(structure, "hyper", replicas=1)
+    circuit = recipe.build(pairs(500))
+    regions = circuit.structure
+    scopes = [set(regions.scope(region)) for region in range(regions.num_regions)]
+    assert sum({v, v + 3} in scopes for v in range(3)) >= 1
+
+
+def test_mixed_tables_and_single_columns():
+    x = np.column_stack([pairs(200)[:, :2], np.random.default_rng(0).normal(size=200)])
+    x[::7, 2] = np.nan
+    for recipe in ALL:
+        circuit = recipe._replace(replicas=2).build(x, [Categorical(2), Categorical(2), Gaussian(3)], seed=1)
+        assert circuit.log_prob(x).isfinite().all()
+        single = recipe._replace(replicas=2).build(x[:, :1])
+        assert single.num_variables == 1
+        assert torch.isfinite(single.log_prob(x[:, :1])).all()
+
+
+def test_the_search_chooses_on_validation_and_goes_on(tmp_path):
+    recipes = {"alone": Recipe(layer_size=1, replicas=1), "trees": Recipe("chow-liu", "direct", replicas=2)}
+    options = {"steps": 40, "evaluate_every": 20, "progress": False}
+    assert search(recipes, pairs(200), pairs(100, 1), folder=tmp_path, **options) == "trees"
+    assert {path.name for path in tmp_path.iterdir()} == {"alone", "trees"}
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
+    assert search(recipes, pairs(200), pairs(100, 1), folder=tmp_path, **options) == "trees"
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")} == stamps
