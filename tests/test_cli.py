@@ -91,7 +91,7 @@ def test_sizes_as_a_table(run):
         ("train digits --out x --structure chow-lu", "found 'chow-lu'; did you mean chow-liu?"),
         (
             "train digits --out x --structure factored --model spn",
-            "random, learned, chow-liu for spn, found 'factored'",
+            "auto, random, learned, chow-liu for spn, found 'factored'",
         ),
         ("evaluate nowhere", "found none at nowhere"),
         ("query nowhere --of price", "found none at nowhere"),

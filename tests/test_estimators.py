@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import check_dataframe_column_names_consiste
 import hyperspn
 
 from hyperspn import HyperSPNDensity
+from hyperspn.recipes import RECIPES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -260,6 +261,7 @@ def test_given_categories():
     ("options", "message"),
     [
         ({"model": "einet"}, "expected model 'hyperspn' or 'spn', found 'einet'"),
+        ({"structure": "chow-lu"}, "expected structure auto, .* found 'chow-lu'; did you mean chow-liu"),
         ({"layer_size": 2.5}, "expected layer_size to be a whole number >= 1, found 2.5"),
         ({"hidden": (20, 0)}, "expected a width in hidden to be a whole number >= 1, found 0"),
         ({"steps": 0}, "expected steps to be a whole number >= 1, found 0"),
@@ -379,3 +381,15 @@ def test_dates_are_refused():
     dates = pandas.DataFrame({"day": pandas.date_range("2020-01-01", periods=3), "colour": ["red", "blue", "red"]})
     with pytest.raises(TypeError, match=r"column 'day': .* must be a string or a real number"):
         Small().fit(dates)
+
+
+def test_the_structure_is_chosen_on_validation_rows():
+    X = rows()
+    for structure, weights in (("random", "HyperWeights"), ("factored", "FactoredWeights")):
+        assert type(Small(structure=structure).fit(X).circuit_.weights).__name__ == weights
+    best = {name: max(Small(structure=name, steps=6).fit(X).history_.valid) for name in RECIPES["hyperspn"]}
+    expected = Small(structure=max(best, key=best.get)).fit(X)
+    np.testing.assert_array_equal(Small().fit(X).score_samples(X), expected.score_samples(X))
+    unseen = Small(validation_fraction=0, steps=4)
+    expected = Small(validation_fraction=0, steps=4, structure="learned").fit(X)
+    np.testing.assert_array_equal(unseen.fit(X).score_samples(X), expected.score_samples(X))

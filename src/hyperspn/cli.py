@@ -23,7 +23,7 @@ from .circuit import load as load_circuit
 from .experiments import ARTEFACTS
 from .learning import fit
 from .leaves import Categorical, Gaussian, LeafFamily
-from .recipes import RECIPES, Recipe, search
+from .recipes import RECIPES, candidates, search
 from .sectors import Sectors
 from .structures import RegionGraph, binary_trees, poon_domingos
 from .tables import Schema, Table
@@ -184,8 +184,15 @@ def train(
 
     Example: hyperspn train people.csv --out runs/people
     """
-    sizes = {"layer_size": layer_size, "replicas": replicas, "embedding_dim": embedding_dim, "features": features}
-    recipes = _recipes(model.value, structure, {**sizes, "hidden": _integers(hidden) or None})
+    recipes = candidates(
+        model.value,
+        structure,
+        layer_size=layer_size,
+        replicas=replicas,
+        embedding_dim=embedding_dim,
+        features=features,
+        hidden=_integers(hidden) or None,
+    )
     splits = tables.load(data, seed, drop or (), data_dir)
     families = splits.schema.families()
     options: dict[str, Any] = {
@@ -392,16 +399,6 @@ def reproduce(
         return
     _show(table)
     print(f"written to {results / what}" + (".png and .svg" if what.startswith("figure") else ".md and .csv"))
-
-
-def _recipes(model: str, structure: str, options: dict[str, Any]) -> dict[str, Recipe]:
-    """The recipes of a structure, or all of them, with these options where they are given."""
-    known = RECIPES[model]
-    if structure not in ("auto", *known):
-        choices, hint = ", ".join(["auto", *known]), datasets.did_you_mean(structure, known)
-        raise ValueError(f"expected a structure of {choices} for {model}, found {structure!r}{hint}")
-    given = {name: value for name, value in options.items() if value is not None}
-    return {name: known[name]._replace(**given) for name in known if structure in ("auto", name)}
 
 
 def _open(run: Path) -> tuple[Circuit, Schema]:

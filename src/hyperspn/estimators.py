@@ -15,8 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import learning
-from .circuit import Circuit
-from .models import SPN, HyperSPN
+from .recipes import Recipe, candidates, search
 from .tables import Schema, Table, recognise, split, table_of
 
 RandomState = int | np.random.RandomState | None
@@ -36,10 +35,12 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
 
     Arguments:
         model: "hyperspn", whose weights a small network writes, or "spn", with one parameter per weight.
-        layer_size: The number of sum nodes per region k.
-        replicas: The number of random trees r.
+        structure: "random", "learned", "chow-liu", or for "hyperspn" also "factored" (see `recipes`); "auto" trains each
+            for a tenth of the steps, and takes the best on the validation rows (without these, "learned").
+        layer_size: The number of sum nodes per region k; None for what suits the structure.
+        replicas: The number of trees r; None for what suits the structure.
         embedding_dim: The size of a sector's embedding, for "hyperspn".
-        hidden: The widths of the network's hidden layers, for "hyperspn".
+        hidden: The widths of the network's hidden layers, for "hyperspn"; None for what suits the structure.
         steps: The number of training steps.
         batch_size: The number of rows per step.
         evaluate_every: The number of steps between evaluations.
@@ -77,10 +78,11 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         self,
         *,
         model: str = "hyperspn",
-        layer_size: int = 5,
-        replicas: int = 20,
+        structure: str = "auto",
+        layer_size: int | None = None,
+        replicas: int | None = None,
         embedding_dim: int = 5,
-        hidden: Sequence[int] = (20, 20),
+        hidden: Sequence[int] | None = None,
         steps: int = 1000,
         batch_size: int = 100,
         evaluate_every: int = 20,
@@ -95,6 +97,7 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         verbose: bool = False,
     ) -> None:
         self.model = model
+        self.structure = structure
         self.layer_size = layer_size
         self.replicas = replicas
         self.embedding_dim = embedding_dim
@@ -120,21 +123,25 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
             self._target(schema)
         x = schema.encode(table)
         seed = _seed(self.random_state)
-        train, valid = self._split(len(x), seed)
-        circuit = self._circuit(schema, seed)
+        train, valid = (x[rows] for rows in self._split(len(x), seed))
+        options: dict[str, Any] = {
+            "batch_size": self.batch_size,
+            "weight_decay": self.weight_decay,
+            "learning_rate": self.learning_rate,
+            "dropout": self.dropout,
+            "seed": seed,
+            "progress": bool(self.verbose),
+        }
+        recipe = self._recipe(train, valid, schema, options)
+        circuit = recipe.build(train, schema.families(), seed)
         self.history_ = learning.fit(
             circuit,
-            x[train],
-            x[valid] if len(valid) else None,
+            train,
+            valid if len(valid) else None,
             steps=self.steps,
-            batch_size=self.batch_size,
             evaluate_every=self.evaluate_every,
             patience=self.patience if len(valid) else None,
-            weight_decay=self.weight_decay,
-            learning_rate=self.learning_rate,
-            dropout=self.dropout,
-            seed=seed,
-            progress=bool(self.verbose),
+            **options,
         )
         self.circuit_ = circuit.requires_grad_(False).double()
         self.schema_ = schema
@@ -247,16 +254,19 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         train, valid, _ = split(rows, seed, (1 - share, share, 0) if rows > 1 else (1, 0, 0))
         return train, valid
 
-    def _circuit(self, schema: Schema, seed: int) -> Circuit:
-        if self.model not in ("hyperspn", "spn"):
-            raise ValueError(f"expected model 'hyperspn' or 'spn', found {self.model!r}")
-        options: dict[str, Any] = {"seed": seed, "leaves": schema.families()}
-        options |= {name: _whole(name, getattr(self, name)) for name in ("layer_size", "replicas")}
-        if self.model == "spn":
-            return SPN(len(schema.columns), **options)
-        hidden = [_whole("a width in hidden", width) for width in self.hidden]
-        embedding_dim = _whole("embedding_dim", self.embedding_dim)
-        return HyperSPN(len(schema.columns), embedding_dim=embedding_dim, hidden=hidden, **options)
+    def _recipe(self, train: np.ndarray, valid: np.ndarray, schema: Schema, options: dict[str, Any]) -> Recipe:
+        """The recipe of the structure, or of the best one in short trials."""
+        sizes = {name: getattr(self, name) for name in ("layer_size", "replicas", "embedding_dim")}
+        given: dict[str, Any] = {name: _whole(name, size) for name, size in sizes.items() if size is not None}
+        if self.hidden is not None:
+            given["hidden"] = tuple(_whole("a width in hidden", width) for width in self.hidden)
+        recipes = candidates(self.model, self.structure, **given)
+        if len(recipes) == 1:
+            return recipes[self.structure]
+        if not len(valid):
+            return recipes["learned"]
+        steps = max(1, _whole("steps", self.steps) // 10)
+        return recipes[search(recipes, train, valid, schema.families(), steps=steps, evaluate_every=steps, **options)]
 
     def _array(self, table: Table) -> np.ndarray:
         """A complete table as an array of numbers, or of objects where there are strings, (rows, columns)."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from .circuit import Circuit
+from .datasets import did_you_mean
 from .learning import fit
 from .leaves import Categorical, Histogram, LeafFamily
 from .models import SPN, HyperSPN
@@ -62,19 +63,38 @@ class Recipe(NamedTuple):
 
 
 RECIPES = {
-    "spn": {
-        "random": Recipe("random", "direct"),
-        "learned": Recipe("learned", "direct", replicas=20),
-        "chow-liu": Recipe("chow-liu", "direct", layer_size=12, replicas=4),
-    },
     "hyperspn": {
         "random": Recipe("random", "hyper"),
         "learned": Recipe("learned", "hyper"),
         "chow-liu": Recipe("chow-liu", "hyper", layer_size=12, replicas=8),
         "factored": Recipe("chow-liu", "factored", replicas=64),
     },
+    "spn": {
+        "random": Recipe("random", "direct"),
+        "learned": Recipe("learned", "direct", replicas=20),
+        "chow-liu": Recipe("chow-liu", "direct", layer_size=12, replicas=4),
+    },
 }
 """For each kind of model the recipes among which to choose."""
+
+
+def candidates(model: str, structure: str, **options: Any) -> dict[str, Recipe]:
+    """The recipe of a structure, or all of them for "auto", with these options in place of their own unless None.
+
+    Arguments:
+        model: "spn" or "hyperspn".
+        structure: A name in `RECIPES`, or "auto".
+    """
+    if model not in RECIPES:
+        raise ValueError(f"expected model {' or '.join(map(repr, RECIPES))}, found {model!r}")
+    known = RECIPES[model]
+    if structure not in ("auto", *known):
+        choices = ", ".join(["auto", *known])
+        raise ValueError(
+            f"expected structure {choices} for {model}, found {structure!r}{did_you_mean(structure, known)}"
+        )
+    given = {name: value for name, value in options.items() if value is not None}
+    return {name: known[name]._replace(**given) for name in known if structure in ("auto", name)}
 
 
 def search(
