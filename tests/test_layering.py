@@ -28,6 +28,7 @@ LAYERS = [
     {"mixtures"},
     {"datasets"},
     {"tables", "pictures"},
+    {"images"},
     {"estimators"},
     {""},
     {"experiments.settings", "experiments.parzen"},
