@@ -1,6 +1,7 @@
 import json
 
-from math import prod, sqrt
+from math import ceil, prod, sqrt
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,10 @@ ROWS = (36, 10, 14)
 DARK = np.arange(sum(ROWS)) % 3 > 0  # two thirds of the images
 SHAPES = {"mnist": (4, 4, 1), "svhn5000": (4, 4, 3)}
 FILES = {"mnist": "mnist.npz", "svhn5000": "svhn_test_first5000.npz"}
+
+
+COMMITTED = Records(Path(__file__).parents[1] / "results")
+FOUND = sorted(COMMITTED.folder.glob("*/*-clusters/*.json"))
 
 
 @pytest.fixture
@@ -172,3 +177,22 @@ def test_improvements_are_weighted_by_cluster_size(records, monkeypatch):
     drawn = (records.folder / "figure6.svg").read_text()
     for text in ("svhn (100 images, 3 clusters)", "67% improved", "published, all of SVHN: 9 ± 4, about 70%"):
         assert text in drawn
+
+
+@pytest.mark.skipif(not FOUND, reason="there are no records")
+def test_committed_records_are_complete_and_consistent():
+    for path in FOUND:
+        content = json.loads(path.read_text())
+        run = ClusterRun(*(content[name] for name in ClusterRun._fields))
+        record, experiment, shape = COMMITTED[run], svhn.EXPERIMENTS[run.dataset], images.KNOWN[run.dataset].shape
+        assert path == COMMITTED.folder / run.path
+        assert record["options"] == experiment._asdict(), run
+        with np.load(path.with_name("labels.npz")) as labels:
+            assert record["rows"] == [int((labels[name] == run.cluster).sum()) for name in svhn.Labels._fields], run
+        assert record["parameters"] == experiment.build(shape, run.method, 0).num_parameters, run
+        assert record["schedule"]["evaluate_every"] == ceil(record["rows"][0] / experiment.batch_size), run
+        best = int(np.argmax(record["curve"]["valid"]))
+        assert record["best_step"] == record["curve"]["steps"][best], run
+        assert record["valid"] == pytest.approx(record["curve"]["valid"][best], abs=1e-5), run
+        ended = record["steps"] == record["schedule"]["steps"]
+        assert ended or len(record["curve"]["steps"]) - 1 - best == experiment.patience, run
