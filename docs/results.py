@@ -1,4 +1,4 @@
-"""Makes the paper's tables and figure from the records in results/, there and in docs/results.md. Run with `make docs`."""
+"""Makes the paper's tables and figures from the records in results/, there and in docs/results.md. Run with `make docs`."""
 
 from __future__ import annotations
 

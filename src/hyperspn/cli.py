@@ -395,7 +395,7 @@ def reproduce(
         print("hyperspn: interrupted; the same command goes on", file=sys.stderr)
         raise typer.Exit(130) from None
     if as_json:
-        print(json.dumps({"rows": table.rows}))
+        print(json.dumps({"rows": table.rows} | ({} if table.summary is None else {"summary": table.summary})))
         return
     _show(table)
     print(f"written to {results / what}" + (".png and .svg" if what.startswith("figure") else ".md and .csv"))

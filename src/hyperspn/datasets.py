@@ -72,7 +72,7 @@ def load(
     if name in BUILT_IN:
         return BUILT_IN[name](seed)
     if name in KNOWN:
-        return _benchmark(name, _benchmark_folder(data_dir))
+        return _benchmark(name, data_folder(data_dir))
     if Path(name).is_dir():
         return _own(Path(name))
     raise ValueError(f"expected the name of a data set or a folder, found {name!r}{did_you_mean(name, KNOWN)}")
@@ -80,7 +80,7 @@ def load(
 
 def available(data_dir: str | os.PathLike[str] | None = None) -> list[Listing]:
     """All data sets that `load` knows by name."""
-    folders = [_benchmark_folder(data_dir), Path(pooch.os_cache("hyperspn"))]
+    folders = [data_folder(data_dir), Path(pooch.os_cache("hyperspn"))]
 
     def where(name: str) -> str:
         if name in BUILT_IN:
@@ -120,12 +120,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-def _split(rows: NDArray[np.uint8]) -> Dataset:
-    """The first 70 % to train, the next 10 % to validate, the last 20 % to test."""
-    return Dataset(*np.split(rows, [len(rows) * 7 // 10, len(rows) * 8 // 10]))
-
-
-def _benchmark_folder(data_dir: str | os.PathLike[str] | None) -> Path | None:
+def data_folder(data_dir: str | os.PathLike[str] | None) -> Path | None:
+    """The folder of the benchmarks: as given, or else as HYPERSPN_DATA says, if it does."""
     chosen = data_dir or os.environ.get("HYPERSPN_DATA")
     if not chosen:
         return None
@@ -135,6 +131,11 @@ def _benchmark_folder(data_dir: str | os.PathLike[str] | None) -> Path | None:
             f"expected a folder of data sets, found none at {folder}: check the data directory or HYPERSPN_DATA"
         )
     return folder
+
+
+def _split(rows: NDArray[np.uint8]) -> Dataset:
+    """The first 70 % to train, the next 10 % to validate, the last 20 % to test."""
+    return Dataset(*np.split(rows, [len(rows) * 7 // 10, len(rows) * 8 // 10]))
 
 
 def _places(folder: Path | None, name: str) -> list[Path]:

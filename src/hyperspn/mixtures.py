@@ -225,15 +225,14 @@ def fit_clusters(
     rows = as_tensor(train, "train").float()
     if not 1 <= clusters <= len(rows) or rows.isnan().any():
         raise ValueError(f"expected 1 to {len(rows)} clusters of complete rows, found {clusters}, or missing values")
-    found = KMeans(clusters, n_init=3, max_iter=100, random_state=seed).fit(rows.numpy())
-    centers, labels = torch.from_numpy(found.cluster_centers_).float(), torch.from_numpy(found.labels_).long()
+    centers, labels = k_means(rows, clusters, seed)
     held_out = rows[:0] if valid is None else as_tensor(valid, "valid").float()
-    nearest = torch.cdist(held_out, centers).argmin(1)
+    held_out_labels = nearest(held_out, centers)
     learnt = Parallel(n_jobs=jobs)(
         delayed(_learn)(
             make,
             (rows[labels == c] - centers[c]) / scale,
-            (held_out[nearest == c] - centers[c]) / scale,
+            (held_out[held_out_labels == c] - centers[c]) / scale,
             None if folder is None else Path(folder) / f"cluster-{c:03d}",
             {**options, "seed": seed},
         )
@@ -244,6 +243,17 @@ def fit_clusters(
         circuit.load_state_dict(parameters)
     sizes = labels.bincount(minlength=clusters).float()
     return ClusterMixture(components, sizes, centers, scale), [history for _, history in learnt]
+
+
+def k_means(rows: Tensor, clusters: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """The means of clusters of rows, (clusters, variables), and the cluster of each row, (rows,)."""
+    found = KMeans(clusters, n_init=3, max_iter=100, random_state=seed).fit(rows.numpy())
+    return torch.from_numpy(found.cluster_centers_).float(), torch.from_numpy(found.labels_).long()
+
+
+def nearest(rows: Tensor, centers: Tensor) -> Tensor:
+    """The center that is nearest to each row, (rows,)."""
+    return torch.cdist(rows, centers).argmin(1)
 
 
 def _learn(

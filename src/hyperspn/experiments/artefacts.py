@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from . import tables
-from .runs import Records, Run
+from .. import datasets as benchmarks
+from .. import images
+from . import svhn, tables
+from .runs import AnyRun, Records, Run, Train, train
 from .settings import AMAZON, HAND_CRAFTED, METHODS, SETTINGS, TWENTY
 from .tables import BOTH, Column, Row
 
@@ -46,13 +49,23 @@ class Artefact(NamedTuple):
     rows: Callable[[Records, Sequence[str]], list[Row]]
     columns: tuple[Column, ...]
 
-    def missing(self, records: Records, datasets: Sequence[str], seeds: int) -> list[Run]:
+    def default(self, data_dir: str | None) -> Sequence[str]:
+        """The data sets to train."""
+        return self.datasets
+
+    def prepare(self, runs: Sequence[AnyRun], records: Records, data_dir: str | None) -> Train:
+        """Makes sure that all data are at hand, and returns how a run is trained."""
+        for name in dict.fromkeys(run.dataset for run in runs):
+            benchmarks.load(name, data_dir=data_dir)
+        return train
+
+    def missing(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
         """The runs to train next; once these are there, ask again."""
         return [
             run for dataset in datasets for method in self.methods for run in records.missing(dataset, method, seeds)
         ]
 
-    def later(self, records: Records, datasets: Sequence[str], seeds: int) -> list[Run]:
+    def later(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
         """Runs like those that follow: the other seeds of settings that are not chosen yet."""
         return [
             Run(dataset, METHODS[method][0], seed)
@@ -67,7 +80,29 @@ class Artefact(NamedTuple):
         return tables.Table(self.title, self.columns, self.rows(records, datasets))
 
 
-ARTEFACTS = {
+class ByCluster(Artefact):
+    """Figure 6, whose runs are clusters of images; without the files of all of SVHN, it is scaled down."""
+
+    def default(self, data_dir: str | None) -> Sequence[str]:
+        return ("svhn",) if images.find("svhn", data_dir) else svhn.SCALED
+
+    def prepare(self, runs: Sequence[AnyRun], records: Records, data_dir: str | None) -> Train:
+        names = dict.fromkeys(run.dataset for run in runs)
+        return partial(svhn.train, labels={name: svhn.find_clusters(name, records.folder, data_dir) for name in names})
+
+    def missing(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
+        runs = (run for dataset in datasets for seed in range(seeds) for run in svhn.cluster_runs(dataset, seed))
+        return [run for run in runs if run not in records]
+
+    def later(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
+        return []
+
+    def table(self, records: Records, datasets: Sequence[str]) -> tables.Table:
+        table = super().table(records, datasets)
+        return table._replace(summary=svhn.summaries(table.rows))
+
+
+ARTEFACTS: dict[str, Artefact] = {
     "table1": Artefact(
         "Table 1: Twenty Datasets, mean test log-likelihood",
         TWENTY,
@@ -163,5 +198,24 @@ ARTEFACTS = {
         1,
         tables.curves,
         (Column("dataset", "data set"), Column("method", "method"), Column("chosen", "chosen w or h")),
+    ),
+    "figure6": ByCluster(
+        "Figure 6: test log-likelihood by cluster of images, in nats; svhn5000 and mnist are scaled-down versions",
+        tuple(svhn.EXPERIMENTS),
+        BOTH,
+        1,
+        svhn.improvements,
+        (
+            Column("dataset", "data set"),
+            Column("cluster", "cluster"),
+            Column("size", "size"),
+            *(column._replace(group="") for column in OURS),
+            Column("improvement", "improvement", spread=True),
+            Column("improved", "share improved"),
+            Column("improvement_published", "published, all of SVHN", spread=True),
+            Column("improved_published", "published share"),
+            Column("weight_decay_bits", "density bits/dim, weight decay", digits=3),
+            Column("hyperspn_bits", "density bits/dim, HyperSPN", digits=3),
+        ),
     ),
 }

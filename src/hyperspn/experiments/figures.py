@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..learning.checkpoint import write
-from .tables import Row
+from .svhn import SCALED
+from .tables import Row, Table
 
 STYLES = {
     "weight_decay": ("SPN-Large", "tab:blue"),
@@ -19,8 +20,9 @@ STYLES = {
 }
 
 
-def training_curves(rows: Sequence[Row]) -> Figure:
+def training_curves(table: Table) -> Figure:
     """Figure 5: mean log-likelihood of training (dashed) and validation rows (solid) by step."""
+    rows = table.rows
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
     figure = Figure(figsize=(5 * max(1, len(datasets)), 3.6), layout="constrained")
     for place, dataset in enumerate(datasets, 1):
@@ -37,8 +39,37 @@ def training_curves(rows: Sequence[Row]) -> Figure:
     return figure
 
 
+def improvements(table: Table) -> Figure:
+    """Figure 6: how much better HyperSPN is than weight decay on each cluster of images, in increasing order."""
+    summaries = table.summary or []
+    figure = Figure(figsize=(5 * max(1, len(summaries)), 3.6), layout="constrained")
+    for place, summary in enumerate(summaries, 1):
+        axes = figure.add_subplot(1, len(summaries), place, xlabel="cluster, sorted", ylabel="improvement in nats")
+        _improvements(axes, [row for row in table.rows if row["dataset"] == summary["dataset"]], summary)
+    return figure
+
+
+def _improvements(axes: Axes, rows: list[Row], summary: Row) -> None:
+    values, mean, error = [row["improvement"] for row in rows], summary["improvement"], summary["improvement_std"]
+    scaled = "scaled down: " if summary["dataset"] in SCALED else ""
+    axes.set_title(f"{summary['dataset']} ({scaled}{summary['size']:,} images, {summary['clusters']} clusters)")
+    colours = [STYLES["hyperspn" if value > 0 else "weight_decay"][1] for value in values]
+    axes.bar(range(1, len(values) + 1), values, color=colours)
+    axes.axhline(0, color="black", linewidth=0.8)
+    label = f"weighted mean {mean:.1f} ± {error:.1f}, {summary['improved']:.0%} improved"
+    axes.axhline(mean, color="black", linestyle="--", label=label)
+    if "improvement_published" in summary:
+        published, spread = summary["improvement_published"], summary["improvement_published_std"]
+        label = f"published, all of SVHN: {published:.0f} ± {spread:.0f}, about {summary['improved_published']:.0%}"
+        axes.axhline(published, color="grey", linestyle=":", label=label)
+    axes.legend(fontsize="small")
+
+
 def save(figure: Figure, path: Path) -> None:
     """Writes the figure as PNG and as SVG; the same figure gives the same files."""
     with matplotlib.rc_context({"svg.hashsalt": path.name}):
         write(path.with_suffix(".png"), lambda file: figure.savefig(file, format="png", dpi=150))
         write(path.with_suffix(".svg"), lambda file: figure.savefig(file, format="svg", metadata={"Date": None}))
+
+
+FIGURES = {"figure5": training_curves, "figure6": improvements}

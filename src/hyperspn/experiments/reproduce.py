@@ -13,11 +13,11 @@ import joblib
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from ..datasets import did_you_mean, load
+from ..datasets import did_you_mean
 from ..learning.checkpoint import write
 from .artefacts import ARTEFACTS
-from .figures import save, training_curves
-from .runs import Records, Run, train_all
+from .figures import FIGURES, save
+from .runs import AnyRun, Records, train_all
 from .tables import Table
 
 BACKENDS = ("loky", "dask", "ray")
@@ -40,7 +40,7 @@ def reproduce(
     there as Markdown and CSV, a figure as PNG and SVG, with all data sets that have their records.
 
     Arguments:
-        what: "table1" to "table7", or "figure5".
+        what: "table1" to "table7", "figure5" or "figure6".
         results: The folder of records, tables and figures.
         datasets: Train and return only these of the data sets.
         seeds: How many seeds the setting chosen on validation has; by default as many as published.
@@ -56,7 +56,8 @@ def reproduce(
         {'option': 'learning rate', 'weight_decay': '0.02', 'hyperspn': '0.005'}
     """
     artefact = ARTEFACTS[_one_of(ARTEFACTS, what)]
-    chosen = [_one_of(artefact.datasets, name) for name in datasets] or artefact.datasets
+    chosen: Sequence[str] = [_one_of(artefact.datasets, name) for name in datasets]
+    chosen = chosen or (artefact.default(data_dir) if train else artefact.datasets)
     for name, number in (("seeds", seeds), ("jobs", jobs)):
         if number is not None and number < 1:
             raise ValueError(f"expected {name} >= 1, found {number}")
@@ -72,8 +73,8 @@ def write_files(what: str, records: Records) -> None:
     """Writes a table or figure, with all records at hand, into their folder."""
     table = ARTEFACTS[what].table(records, ARTEFACTS[what].datasets)
     records.folder.mkdir(parents=True, exist_ok=True)
-    if what.startswith("figure"):
-        save(training_curves(table.rows), records.folder / what)
+    if what in FIGURES:
+        save(FIGURES[what](table), records.folder / what)
     else:
         write(records.folder / f"{what}.md", lambda file: file.write(table.markdown().encode()))
         write(records.folder / f"{what}.csv", lambda file: file.write(table.csv().encode()))
@@ -115,21 +116,20 @@ def _train_missing(
     """Trains until nothing is missing: which settings get more seeds depends on what was chosen on validation."""
     artefact, console = ARTEFACTS[what], Console(stderr=True, highlight=False)
     while missing := artefact.missing(records, datasets, seeds):
-        for name in dict.fromkeys(run.dataset for run in missing):
-            load(name, data_dir=data_dir)
+        train_one = artefact.prepare(missing, records, data_dir)
         console.print(f"{what}: {_announced(missing, artefact.later(records, datasets, seeds))}", soft_wrap=True)
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task("training", total=sum(run.core_seconds for run in missing))
-            for number, run in enumerate(train_all(missing, records, jobs, data_dir), 1):
+            for number, run in enumerate(train_all(missing, records, jobs, data_dir, train_one), 1):
                 console.print(f"{number}/{len(missing)} {_told(run, records)}", soft_wrap=True)
                 bar.advance(task, run.core_seconds)
 
 
-def _announced(runs: list[Run], later: list[Run]) -> str:
+def _announced(runs: Sequence[AnyRun], later: Sequence[AnyRun]) -> str:
     """How many runs there are to train, and for how long."""
     cores = joblib.effective_n_jobs(-1)
-    minutes = sum(run.core_seconds for run in runs + later) / cores / 60
+    minutes = sum(run.core_seconds for run in (*runs, *later)) / cores / 60
     time = f"{minutes / 60:.1f} h" if minutes >= 90 else f"{minutes:.0f} min" if minutes >= 1 else "a minute"
     more = f", then {len(later)} with other seeds" if later else ""
     return f"{_counted(len(runs), 'run')} to train{more}, on {_counted(cores, 'core')}: about {time}, less with early stops"
@@ -139,7 +139,7 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _told(run: Run, records: Records) -> str:
+def _told(run: AnyRun, records: Records) -> str:
     """A run that is done, in one line."""
     record = records[run]
     return (

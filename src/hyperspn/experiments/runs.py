@@ -7,10 +7,10 @@ import platform
 import shutil
 import sys
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import joblib
 import numpy as np
@@ -19,7 +19,7 @@ import torch
 from .. import __version__, datasets
 from ..circuit import Circuit
 from ..datasets import KNOWN, Dataset
-from ..learning import fit
+from ..learning import History, fit
 from ..learning.checkpoint import write
 from .parzen import parzen_log_likelihood, published_quality
 from .settings import METHODS, SCHEDULES, SETTINGS
@@ -31,8 +31,34 @@ BANDWIDTH_ROWS = 1000
 SECONDS_PER_WEIGHT = 2e-10
 
 
+class AnyRun(Protocol):
+    """What is trained once: its fields stand in its record."""
+
+    @property
+    def dataset(self) -> str: ...
+
+    @property
+    def setting(self) -> str: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def path(self) -> Path:
+        """The place of its record in the folder of results."""
+
+    @property
+    def core_seconds(self) -> float:
+        """About how long it takes on one core, if it does not stop early."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+Train = Callable[[Any, Path, str | None, int], tuple[AnyRun, Record]]
+
+
 class Run(NamedTuple):
-    """What is trained once."""
+    """A data set, a setting and a seed."""
 
     dataset: str
     setting: str
@@ -40,12 +66,10 @@ class Run(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The place of its record in the folder of results."""
         return Path(self.dataset, f"{self.setting}-seed{self.seed}.json")
 
     @property
     def core_seconds(self) -> float:
-        """About how long it takes on one core, if it does not stop early."""
         schedule, setting, known = SCHEDULES[self.dataset], SETTINGS[self.setting], KNOWN[self.dataset]
         rows = schedule.steps * min(schedule.batch_size, known.rows[0])
         return SECONDS_PER_WEIGHT * rows * 2 * known.variables * setting.replicas * setting.layer_size**2
@@ -57,23 +81,22 @@ class Records:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def __contains__(self, run: Run) -> bool:
+    def __contains__(self, run: AnyRun) -> bool:
         return (self.folder / run.path).is_file()
 
-    def __getitem__(self, run: Run) -> Record:
+    def __getitem__(self, run: AnyRun) -> Record:
         path = self.folder / run.path
         try:
             record = json.loads(path.read_text())
-            is_whole = Run(*(record[name] for name in Run._fields)) == run and isfinite(
-                record["valid"] + record["test"]
-            )
+            is_own = all(record[name] == value for name, value in run._asdict().items())
+            is_whole = is_own and isfinite(record["valid"] + record["test"])
         except (KeyError, TypeError, ValueError):
             is_whole = False
         if not is_whole:
             raise ValueError(f"expected a record, found a damaged file at {path}: remove it, or restore it")
         return record
 
-    def keep(self, run: Run, record: Record) -> None:
+    def keep(self, run: AnyRun, record: Record) -> None:
         path = self.folder / run.path
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items())
@@ -106,30 +129,6 @@ class Records:
         return [run for run in runs if run not in self]
 
 
-def train_all(runs: Iterable[Run], records: Records, jobs: int = -1, data_dir: str | None = None) -> Iterator[Run]:
-    """Trains runs in parallel, the shortest first, and keeps their records; yields each run when it is done.
-
-    Runs that were interrupted go on where they stopped. Inside `joblib.parallel_config`, the jobs go to its backend.
-
-    Arguments:
-        runs: The runs.
-        records: Where their records go.
-        jobs: How many runs at a time, which share the cores; -1 for one per core.
-        data_dir: The folder of the benchmarks.
-    """
-    threads = max(1, joblib.effective_n_jobs(-1) // joblib.effective_n_jobs(jobs))
-    one_by_one = joblib.parallel.get_active_backend()[0].supports_return_generator
-    parallel = joblib.Parallel(
-        n_jobs=jobs, return_as="generator_unordered" if one_by_one else "list", batch_size=1, pre_dispatch="n_jobs"
-    )
-    ordered = sorted(runs, key=lambda run: run.core_seconds)
-    folders = {run: records.folder.resolve() / ".unfinished" / run.path.with_suffix("") for run in ordered}
-    for run, record in parallel(joblib.delayed(train)(run, folders[run], data_dir, threads) for run in ordered):
-        records.keep(run, record | {"command": " ".join(["hyperspn", *sys.argv[1:]])})
-        shutil.rmtree(folders[run], ignore_errors=True)
-        yield run
-
-
 def train(run: Run, folder: Path, data_dir: str | None, threads: int) -> tuple[Run, Record]:
     """Trains one run, with its checkpoints in a folder, and returns its record."""
     torch.set_num_threads(threads)
@@ -146,11 +145,18 @@ def train(run: Run, folder: Path, data_dir: str | None, threads: int) -> tuple[R
         folder=folder,
         progress=False,
     )
-    curve = {"steps": history.steps, "train": _rounded(history.train), "valid": _rounded(history.valid)}
     return run, {
         **run._asdict(),
         "options": setting._asdict(),
         "schedule": schedule._asdict(),
+        **outcome(circuit, history, data.test, threads),
+        **_sample_quality(circuit, data, schedule.batch_size, run.seed),
+    }
+
+
+def outcome(circuit: Circuit, history: History, test: np.ndarray, threads: int) -> Record:
+    """What a record says of a circuit that was trained: where, how long, and how well."""
+    return {
         "versions": {"hyperspn": __version__, "torch": torch.__version__, "numpy": np.__version__},
         "machine": {
             "system": f"{platform.system()} {platform.machine()}",
@@ -163,10 +169,36 @@ def train(run: Run, folder: Path, data_dir: str | None, threads: int) -> tuple[R
         "seconds": round(history.seconds, 1),
         "train": history.train[history.steps.index(history.best_step)],
         "valid": history.best_valid,
-        "test": _mean_log_prob(circuit, data.test),
-        **_sample_quality(circuit, data, schedule.batch_size, run.seed),
-        "curve": curve,
+        "test": _mean_log_prob(circuit, test),
+        "curve": {"steps": history.steps, "train": _rounded(history.train), "valid": _rounded(history.valid)},
     }
+
+
+def train_all(
+    runs: Iterable[AnyRun], records: Records, jobs: int = -1, data_dir: str | None = None, train_one: Train = train
+) -> Iterator[AnyRun]:
+    """Trains runs in parallel, the shortest first, and keeps their records; yields each run when it is done.
+
+    Runs that were interrupted go on where they stopped. Inside `joblib.parallel_config`, the jobs go to its backend.
+
+    Arguments:
+        runs: The runs.
+        records: Where their records go.
+        jobs: How many runs at a time, which share the cores; -1 for one per core.
+        data_dir: The folder of the benchmarks.
+        train_one: Trains a run and returns its record, given the run, a folder, `data_dir` and a number of threads.
+    """
+    threads = max(1, joblib.effective_n_jobs(-1) // joblib.effective_n_jobs(jobs))
+    one_by_one = joblib.parallel.get_active_backend()[0].supports_return_generator
+    parallel = joblib.Parallel(
+        n_jobs=jobs, return_as="generator_unordered" if one_by_one else "list", batch_size=1, pre_dispatch="n_jobs"
+    )
+    ordered = sorted(runs, key=lambda run: run.core_seconds)
+    folders = {run: records.folder.resolve() / ".unfinished" / run.path.with_suffix("") for run in ordered}
+    for run, record in parallel(joblib.delayed(train_one)(run, folders[run], data_dir, threads) for run in ordered):
+        records.keep(run, record | {"command": " ".join(["hyperspn", *sys.argv[1:]])})
+        shutil.rmtree(folders[run], ignore_errors=True)
+        yield run
 
 
 @torch.no_grad()

@@ -132,11 +132,12 @@ def curves(records: Records, datasets: Sequence[str]) -> list[Row]:
 
 
 class Table(NamedTuple):
-    """A table to be written: rows with all that is known, and the columns that are shown."""
+    """A table to be written: rows with all that is known, and the columns that are shown; a summary ends it."""
 
     title: str
     columns: Sequence[Column]
     rows: list[Row]
+    summary: list[Row] | None = None
 
     @property
     def mean(self) -> Row | None:
@@ -148,7 +149,7 @@ class Table(NamedTuple):
 
     def cells(self) -> list[list[tuple[str, bool]]]:
         """The text of each cell, and whether it is bold."""
-        rows = [*self.rows, self.mean] if self.mean else self.rows
+        rows = [*self.rows, *(self.summary or ()), *([self.mean] if self.mean else ())]
         return [[(_text(row, column), self._is_best(row, column)) for column in self.columns] for row in rows]
 
     def markdown(self) -> str:

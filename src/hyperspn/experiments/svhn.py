@@ -1,0 +1,223 @@
+"""Figure 6: HyperSPN and weight decay on clusters of images, one EiNet for each (section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count, takewhile
+from math import ceil, prod, sqrt
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+
+from numpy.typing import NDArray
+
+from .. import images
+from ..circuit import Circuit
+from ..datasets import Dataset
+from ..learning import fit
+from ..learning.checkpoint import write
+from ..mixtures import k_means, nearest
+from ..models import EiNet
+from ..structures import poon_domingos
+from .runs import Record, Records, outcome
+from .tables import BOTH, Row
+
+SCALE = 255.0
+WEIGHT_DECAY = 1e-4
+SECONDS_PER_STEP, SECONDS_PER_VARIABLE = 0.012, 3e-6
+
+PUBLISHED = {"improvement_published": 9.0, "improvement_published_std": 4.0, "improved_published": 0.7}
+
+
+class Experiment(NamedTuple):
+    """How images are clustered and their clusters learned: as published, but for the number of clusters and the cuts.
+
+    A circuit is evaluated after each epoch, and its best one on the validation images counts. With `patience`, it is
+    trained until there are so many epochs without a better one; the published runs go to the end.
+    """
+
+    clusters: int
+    delta: int = 8
+    layer_size: int = 40
+    batch_size: int = 10
+    epochs: int = 100
+    patience: int | None = None
+
+    def build(self, shape: Sequence[int], method: str, seed: int) -> Circuit:
+        *sides, channels = shape
+        structure = poon_domingos(sides, axes=[1], delta=self.delta, channels=channels)
+        return EiNet(structure, self.layer_size, weights="hyper" if method == "hyperspn" else "direct", seed=seed)
+
+
+EXPERIMENTS = {"svhn": Experiment(100), "svhn5000": Experiment(10), "mnist": Experiment(10, delta=7, patience=10)}
+SCALED = ("svhn5000", "mnist")
+
+
+class ClusterRun(NamedTuple):
+    """A data set in so many clusters, one of these, a method and a seed."""
+
+    dataset: str
+    clusters: int
+    cluster: int
+    method: str
+    seed: int
+
+    @property
+    def setting(self) -> str:
+        return f"{self.method} cluster {self.cluster} of {self.clusters}"
+
+    @property
+    def path(self) -> Path:
+        return _folder(self.dataset, self.clusters) / f"{self.method}-cluster{self.cluster}-seed{self.seed}.json"
+
+    @property
+    def core_seconds(self) -> float:
+        experiment, known = EXPERIMENTS[self.dataset], images.KNOWN[self.dataset]
+        steps = experiment.epochs * known.rows[0] / self.clusters / experiment.batch_size
+        return steps * (SECONDS_PER_STEP + SECONDS_PER_VARIABLE * prod(known.shape))
+
+
+class Labels(NamedTuple):
+    """The cluster of each image."""
+
+    train: NDArray[np.uint8]
+    valid: NDArray[np.uint8]
+    test: NDArray[np.uint8]
+
+
+def cluster_runs(dataset: str, seed: int) -> list[ClusterRun]:
+    """The runs of all clusters with a seed."""
+    clusters = EXPERIMENTS[dataset].clusters
+    return [ClusterRun(dataset, clusters, cluster, method, seed) for cluster in range(clusters) for method in BOTH]
+
+
+def find_clusters(dataset: str, results: Path, data_dir: str | None) -> Labels:
+    """The clusters of a data set, found once by k-means on the training images and kept beside their records.
+
+    Validation and test images belong to the nearest mean.
+    """
+    data, clusters = images.load(dataset, data_dir), EXPERIMENTS[dataset].clusters
+    path = results / _folder(dataset, clusters) / "labels.npz"
+    labels = _read(path, data)
+    if labels is None:
+        train, valid, test = (torch.from_numpy(part).float() for part in data)
+        centers, own = k_means(train, clusters)
+        found = (own, nearest(valid, centers), nearest(test, centers))
+        labels = Labels(*(part.numpy().astype(np.uint8) for part in found))
+        for split, part in labels._asdict().items():
+            if empty := set(range(clusters)) - set(part.tolist()):
+                raise ValueError(f"expected {split} images in all of {clusters} clusters, found none in {empty}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path, lambda file: np.savez_compressed(file, **labels._asdict()))
+    return labels
+
+
+def train(
+    run: ClusterRun, folder: Path, data_dir: str | None, threads: int, labels: dict[str, Labels]
+) -> tuple[ClusterRun, Record]:
+    """Trains one run on (x - mean of the cluster) / 255, and returns its record."""
+    torch.set_num_threads(threads)
+    experiment = EXPERIMENTS[run.dataset]
+    parts = zip(images.load(run.dataset, data_dir), labels[run.dataset], strict=True)
+    rows = Dataset(*(part[own == run.cluster] for part, own in parts))
+    center = rows.train.mean(0)
+    local = [((part - center) / SCALE).astype(np.float32) for part in rows]
+    circuit = experiment.build(images.KNOWN[run.dataset].shape, run.method, run.seed)
+    epoch = ceil(len(rows.train) / experiment.batch_size)
+    options: dict[str, Any] = {
+        "steps": experiment.epochs * epoch,
+        "evaluate_every": epoch,
+        "patience": experiment.patience,
+        "batch_size": experiment.batch_size,
+        "weight_decay": {
+            group["name"]: WEIGHT_DECAY for group in circuit.parameter_groups() if group["name"] != "network"
+        },
+    }
+    history = fit(circuit, *local[:2], **options, seed=run.seed, folder=folder, progress=False)
+    return run, {
+        **run._asdict(),
+        "options": experiment._asdict(),
+        "schedule": options,
+        "rows": [len(part) for part in rows],
+        **outcome(circuit, history, local[2], threads),
+    }
+
+
+def improvements(records: Records, datasets: Sequence[str]) -> list[Row]:
+    """The clusters of data sets with all their records, by improvement: test log-likelihoods over the seeds there are."""
+    rows = []
+    for dataset in datasets:
+        if all(run in records for run in cluster_runs(dataset, seed=0)):
+            own = [_compared(records, dataset, cluster) for cluster in range(EXPERIMENTS[dataset].clusters)]
+            rows += sorted(own, key=lambda row: row["improvement"])
+    return rows
+
+
+def summaries(rows: Sequence[Row]) -> list[Row]:
+    """For each data set the means weighted by cluster size, and the share of improved clusters.
+
+    The mean improvement d = sum_c w_c d_c comes with its standard error over clusters, sqrt(sum_c w_c^2 (d_c - d)^2).
+    """
+    return [
+        _summary(dataset, [row for row in rows if row["dataset"] == dataset])
+        for dataset in dict.fromkeys(row["dataset"] for row in rows)
+    ]
+
+
+def _compared(records: Records, dataset: str, cluster: int) -> Row:
+    """Both methods on one cluster."""
+    found = {}
+    for method in BOTH:
+        runs = (ClusterRun(dataset, EXPERIMENTS[dataset].clusters, cluster, method, seed) for seed in count())
+        found[method] = [records[run] for run in takewhile(records.__contains__, runs)]
+    means = {method: fmean(record["test"] for record in found[method]) for method in BOTH}
+    variables = prod(images.KNOWN[dataset].shape)
+    return {
+        "dataset": dataset,
+        "cluster": cluster,
+        "size": found["hyperspn"][0]["rows"][0],
+        **means,
+        "improvement": means["hyperspn"] - means["weight_decay"],
+        **{f"{method}_bits": images.bits_per_dimension(means[method], variables, SCALE) for method in BOTH},
+        **{f"{method}_seeds": len(found[method]) for method in BOTH},
+    }
+
+
+def _summary(dataset: str, rows: list[Row]) -> Row:
+    shares = np.array([row["size"] for row in rows]) / sum(row["size"] for row in rows)
+    averaged = (*BOTH, "improvement", *(f"{method}_bits" for method in BOTH))
+    means = {key: float(shares @ [row[key] for row in rows]) for key in averaged}
+    errors = [share * (row["improvement"] - means["improvement"]) for share, row in zip(shares, rows, strict=True)]
+    return {
+        "dataset": dataset,
+        "cluster": "weighted mean",
+        "clusters": len(rows),
+        "size": sum(row["size"] for row in rows),
+        **means,
+        "improvement_std": sqrt(sum(error**2 for error in errors)),
+        "improved": fmean(row["improvement"] > 0 for row in rows),
+        **(PUBLISHED if dataset.startswith("svhn") else {}),
+    }
+
+
+def _folder(dataset: str, clusters: int) -> Path:
+    """The place of the records in the folder of results."""
+    return Path(dataset, f"{clusters}-clusters")
+
+
+def _read(path: Path, data: Dataset) -> Labels | None:
+    """The labels in a file, if there is one."""
+    if not path.is_file():
+        return None
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
+            labels = Labels(*(content[split] for split in Labels._fields))
+    except (ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise ValueError(f"expected clusters, found a damaged file at {path}: restore it") from error
+    if [len(part) for part in labels] != [len(part) for part in data]:
+        raise ValueError(f"expected the clusters of {[*map(len, data)]} images in {path}, found {[*map(len, labels)]}")
+    return labels
