@@ -214,6 +214,8 @@ def train(
         name = next(iter(recipes))
         if len(recipes) > 1:
             folder = out / "trials"
+            if not as_json:
+                print(f"trying {', '.join(recipes)} for {trial['steps']} steps each")
             name = search(recipes, splits.train, splits.valid, families, folder=folder, **trial, **options)
         circuit = recipes[name].build(splits.train, families, seed)
         circuit.notes = {"data": data, "seed": seed, "drop": drop or [], "schema": splits.schema.to_dict()}
