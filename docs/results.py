@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from hyperspn.experiments import ARTEFACTS, Records
+from hyperspn.experiments.figures import FIGURES
 from hyperspn.experiments.reproduce import write_files
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,7 +20,8 @@ def main() -> None:
         table = artefact.table(records, artefact.datasets)
         if table.rows:
             write_files(what, records)
-            text = re.sub(rf"(?s)(<!-- {what} -->\n).*?(?=<!-- end -->)", rf"\1{table.markdown()}", text)
+            picture = f"![{table.title}](../results/{what}.svg)\n\n" if what in FIGURES else ""
+            text = re.sub(rf"(?s)(<!-- {what} -->\n).*?(?=<!-- end -->)", rf"\1{picture}{table.markdown()}", text)
         print(f"{table.title}: {len(table.rows)} rows")
     page.write_text(text, encoding="utf-8")
 
