@@ -34,7 +34,7 @@ LAYERS = [
     {"experiments.settings", "experiments.parzen"},
     {"experiments.runs"},
     {"experiments.tables"},
-    {"experiments.svhn"},
+    {"experiments.beyond", "experiments.svhn"},
     {"experiments.artefacts", "experiments.figures"},
     {"experiments.reproduce"},
     {"experiments"},

@@ -1,0 +1,124 @@
+"""Beyond the paper: learned structures and factored weights against the published HyperSPNs, and against others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import datasets
+from ..datasets import KNOWN
+from ..learning import fit
+from ..recipes import Recipe
+from .runs import SECONDS_PER_WEIGHT, Record, Records, Run, outcome
+from .settings import HAND_CRAFTED, METHODS
+from .tables import PUBLISHED, PUBLISHED_HAND_CRAFTED, Row
+
+BATCH_SIZE = 200
+EVALUATIONS = 20
+FEWEST, MOST, PASSES = 1000, 8000, 40
+
+FAMILIES: dict[str, dict[str, Recipe]] = {
+    "learned": {"learned": Recipe("learned", "hyper", hidden=(20, 20))},
+    "chow_liu": {"chow_liu": Recipe("chow-liu", "hyper", layer_size=12, replicas=8, hidden=(20, 20))},
+    "factored": {
+        f"factored_k{k}_r{r}_f{f}": Recipe("chow-liu", "factored", layer_size=k, replicas=r, features=f)
+        for k, r, f in ((2, 128, 8), (2, 128, 32), (5, 64, 4), (5, 64, 8), (5, 64, 16), (12, 32, 4), (12, 32, 16))
+    },
+}
+"""What is tried on every data set; the best on validation counts, of all that are small enough."""
+
+RECIPES = {name: recipe for family in FAMILIES.values() for name, recipe in family.items()}
+
+
+class BeyondRun(NamedTuple):
+    """A data set, a recipe and a seed."""
+
+    dataset: str
+    setting: str
+    seed: int
+
+    @property
+    def path(self) -> Path:
+        return Path(self.dataset, "beyond", f"{self.setting}-seed{self.seed}.json")
+
+    @property
+    def core_seconds(self) -> float:
+        recipe, known = RECIPES[self.setting], KNOWN[self.dataset]
+        weights = 2 * known.variables * recipe.replicas * recipe.layer_size**2
+        return SECONDS_PER_WEIGHT * steps(known.rows[0]) * BATCH_SIZE * weights
+
+
+def steps(rows: int) -> int:
+    """How long a circuit is trained on so many rows: some passes over them, within bounds."""
+    return min(MOST, max(FEWEST, PASSES * rows // BATCH_SIZE // 100 * 100))
+
+
+def runs(names: Sequence[str], seeds: int) -> list[BeyondRun]:
+    """All recipes on these data sets."""
+    return [BeyondRun(name, setting, seed) for name in names for setting in RECIPES for seed in range(seeds)]
+
+
+def train(run: BeyondRun, folder: Path, data_dir: str | None, threads: int) -> tuple[BeyondRun, Record]:
+    """Trains one run, with learning rates that fall to 0, and returns its record."""
+    torch.set_num_threads(threads)
+    data, recipe = datasets.load(run.dataset, data_dir=data_dir), RECIPES[run.setting]
+    circuit = recipe.build(data.train, seed=run.seed)
+    total = steps(len(data.train))
+    schedule: dict[str, Any] = {
+        "steps": total,
+        "evaluate_every": total // EVALUATIONS,
+        "batch_size": BATCH_SIZE,
+        "annealing": True,
+    }
+    history = fit(circuit, data.train, data.valid, **schedule, seed=run.seed, folder=folder, progress=False)
+    return run, {
+        **run._asdict(),
+        "options": recipe._asdict(),
+        "schedule": schedule,
+        **outcome(circuit, history, data.test, threads),
+    }
+
+
+def comparison(records: Records, names: Sequence[str]) -> list[Row]:
+    """For each data set the best of each family, and the best within the published number of parameters, within half
+    of it, and of all: test values of what is best on validation, first seed."""
+    return [_compared(records, name) for name in names if all(run in records for run in runs([name], seeds=1))]
+
+
+def _compared(records: Records, name: str) -> Row:
+    found = {
+        family: [records[BeyondRun(name, setting, 0)] for setting in recipes] for family, recipes in FAMILIES.items()
+    }
+    random = [Run(name, setting, 0) for setting in METHODS["hyperspn"]]
+    found = {"random": [records[run] for run in random if run in records], **found}
+    everything = [record for family in found.values() for record in family]
+    published, parameters, best_tractable, by = _published(name)
+    limits = {"best": parameters, "half": parameters / 2, "unlimited": float("inf")}
+    row: Row = {"dataset": name, "published": published, "published_params": parameters}
+    for limit, most in limits.items():
+        row |= _best(limit, [record for record in everything if record["parameters"] <= most])
+    for family, own in found.items():
+        row |= _best(family, own)
+    return {**row, "best_tractable": best_tractable, "by": by}
+
+
+def _best(key: str, found: Sequence[Record]) -> Row:
+    """The test value and the size of the record that is best on validation."""
+    best = max(found, key=lambda record: record["valid"], default=None)
+    return {
+        key: None if best is None else best["test"],
+        f"{key}_params": None if best is None else best["parameters"],
+        f"{key}_setting": None if best is None else best["setting"],
+    }
+
+
+def _published(name: str) -> tuple[float, int, float | None, str | None]:
+    """The published HyperSPN and its size; the best tractable model and its name, if there is one to compare with."""
+    if name == HAND_CRAFTED:
+        own = PUBLISHED_HAND_CRAFTED["hyperspn"]
+        return own["log_likelihood"], own["parameters"], None, None
+    own = PUBLISHED[name]
+    return own["hyperspn"], own["hyperspn_parameters"], own["best_tractable"], own["by"]

@@ -1,0 +1,72 @@
+import json
+
+import pytest
+
+from hyperspn.experiments import ARTEFACTS, Records, Run, beyond, reproduce
+from hyperspn.experiments.beyond import FAMILIES, BeyondRun, comparison, runs, steps
+from hyperspn.experiments.settings import HAND_CRAFTED, METHODS
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def records(tmp_path):
+    return Records(tmp_path)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Every recipe in a small version, trained for four steps."""
+    for name, recipe in beyond.RECIPES.items():
+        monkeypatch.setitem(beyond.RECIPES, name, recipe._replace(layer_size=2, replicas=2, hidden=(3,)))
+    for name, value in {"FEWEST": 4, "MOST": 4, "BATCH_SIZE": 20, "EVALUATIONS": 2}.items():
+        monkeypatch.setattr(beyond, name, value)
+
+
+def test_longer_training_on_more_rows():
+    assert [steps(rows) for rows in (10, 1600, 10_000, 291_326)] == [1000, 1000, 2000, 8000]
+
+
+def test_runs_become_records_and_a_row(tiny, records, capsys):
+    table = reproduce("beyond", records.folder, datasets=[HAND_CRAFTED], jobs=1)
+    for run in runs([HAND_CRAFTED], seeds=1):
+        record = records[run]
+        assert record["curve"]["steps"] == [0, 2, 4]
+        assert record["schedule"] == {"steps": 4, "evaluate_every": 2, "batch_size": 20, "annealing": True}
+    (row,) = table.rows
+    assert (row["published"], row["published_params"], row["best_tractable"]) == (-166.32, 129_115, None)
+    assert row["unlimited"] in [records[run]["test"] for run in runs([HAND_CRAFTED], seeds=1)]
+    assert row["random"] is None
+    stamps = {path: path.stat().st_mtime_ns for path in records.folder.rglob("*.json")}
+    assert reproduce("beyond", records.folder, datasets=[HAND_CRAFTED], jobs=1).rows == [row]
+    assert {path: path.stat().st_mtime_ns for path in records.folder.rglob("*.json")} == stamps
+
+
+def put(records, run, parameters, valid, test):
+    records.keep(run, {**run._asdict(), "parameters": parameters, "valid": valid, "test": test})
+
+
+def test_the_best_on_validation_within_the_limits_counts(records):
+    put_all = {"parameters": 10_000, "valid": -9.0, "test": -1.0}
+    for run in [*runs(["nltcs"], seeds=1), *(Run("nltcs", setting, 0) for setting in METHODS["hyperspn"])]:
+        put(records, run, **put_all)
+    put(records, BeyondRun("nltcs", "learned", 0), 9115, -6.3, -6.4)
+    put(records, BeyondRun("nltcs", "chow_liu", 0), 4557, -6.5, -6.1)
+    put(records, BeyondRun("nltcs", "factored_k5_r64_f8", 0), 9116, -6.0, -6.2)
+    (row,) = comparison(records, ["nltcs", "plants"])
+    assert (row["best"], row["best_params"], row["best_setting"]) == (-6.4, 9115, "learned")
+    assert (row["half"], row["half_params"], row["half_setting"]) == (-6.1, 4557, "chow_liu")
+    assert (row["unlimited"], row["unlimited_params"]) == (-6.2, 9116)
+    assert {family: row[family] for family in FAMILIES} == {"learned": -6.4, "chow_liu": -6.1, "factored": -6.2}
+    assert (row["published"], row["published_params"]) == (-6.01, 9115)
+    assert (row["best_tractable"], row["by"]) == (-5.99, "LearnPSDD-BEM, HCLT-pub")
+    assert "**-6.01**" in ARTEFACTS["beyond"].table(records, ["nltcs"]).markdown()
+    json.dumps(row)
+
+
+def test_nothing_small_enough_is_no_value(records):
+    for run in runs(["nltcs"], seeds=1):
+        put(records, run, 10**6, -9.0, -1.0)
+    (row,) = comparison(records, ["nltcs"])
+    assert row["best"] is row["half"] is row["half_params"] is None
+    assert row["unlimited"] == -1.0
