@@ -203,7 +203,7 @@ def test_an_annealed_run_goes_on_with_its_learning_rates(tmp_path):
     stopped_after(tmp_path, circuit(), 2, annealing=True)
     assert untimed(run(parts, tmp_path, annealing=True)) == untimed(expected)
     assert same_parameters(whole, parts)
-    with pytest.raises(ValueError, match="found annealing None instead of True"):
+    with pytest.raises(ValueError, match="found annealing False instead of True"):
         run(circuit(), tmp_path)
 
 

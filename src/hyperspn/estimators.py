@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import learning
+from .learning.train import whole
 from .recipes import Recipe, candidates, search
 from .tables import Schema, Table, recognise, split, table_of
 
@@ -167,7 +168,7 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         """
         check_is_fitted(self)
         seed = _seed(self.random_state if random_state is None else random_state)
-        x = self.circuit_.sample(_whole("n_samples", n_samples), torch.Generator().manual_seed(seed))
+        x = self.circuit_.sample(whole("n_samples", n_samples), torch.Generator().manual_seed(seed))
         table = self.schema_.decode(x.double().numpy())
         if self._header is None:
             return self._array(table)
@@ -257,15 +258,15 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
     def _recipe(self, train: np.ndarray, valid: np.ndarray, schema: Schema, options: dict[str, Any]) -> Recipe:
         """The recipe of the structure, or of the best one in short trials."""
         sizes = {name: getattr(self, name) for name in ("layer_size", "replicas", "embedding_dim")}
-        given: dict[str, Any] = {name: _whole(name, size) for name, size in sizes.items() if size is not None}
+        given: dict[str, Any] = {name: whole(name, size) for name, size in sizes.items() if size is not None}
         if self.hidden is not None:
-            given["hidden"] = tuple(_whole("a width in hidden", width) for width in self.hidden)
+            given["hidden"] = tuple(whole("a width in hidden", width) for width in self.hidden)
         recipes = candidates(self.model, self.structure, **given)
         if len(recipes) == 1:
             return recipes[self.structure]
         if not len(valid):
             return recipes["learned"]
-        steps = max(1, _whole("steps", self.steps) // 10)
+        steps = max(1, whole("steps", self.steps) // 10)
         return recipes[search(recipes, train, valid, schema.families(), steps=steps, evaluate_every=steps, **options)]
 
     def _array(self, table: Table) -> np.ndarray:
@@ -288,12 +289,6 @@ def _is_frame(X: Any) -> bool:
 
 def _seed(random_state: RandomState) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
-
-def _whole(name: str, value: int) -> int:
-    if not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"expected {name} to be a whole number >= 1, found {value!r}")
-    return int(value)
 
 
 def _name(column: str | int | None, names: Sequence[str]) -> str:

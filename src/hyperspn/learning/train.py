@@ -28,7 +28,7 @@ from .regularizers import Dropout, Softening, written_by
 EVALUATED_ROWS = 5000
 IDLE: dict[str, dict[str, float | None]] = {  # what an optimiser does not use, and must be left at
     "adam": {"step_size": 1.0, "pseudocount": 0.0},
-    "em": {"weight_decay": 0.0, "learning_rate": None, "annealing": None, "dropout": 0.0},
+    "em": {"weight_decay": 0.0, "learning_rate": None, "annealing": False, "dropout": 0.0},
 }
 
 Table = Tensor | np.ndarray
@@ -111,18 +111,18 @@ def fit(
         ([0, 25, 50], True)
     """
     settings: dict[str, Any] = {
-        "steps": _whole("steps", steps, least=1),
-        "batch_size": _whole("batch_size", batch_size, least=1),
-        "evaluate_every": _whole("evaluate_every", evaluate_every, least=1),
-        "patience": None if patience is None else _whole("patience", patience, least=1),
+        "steps": whole("steps", steps),
+        "batch_size": whole("batch_size", batch_size),
+        "evaluate_every": whole("evaluate_every", evaluate_every),
+        "patience": None if patience is None else whole("patience", patience),
         "weight_decay": _by_group(circuit, "weight_decay", weight_decay),
         "learning_rate": None if learning_rate is None else _by_group(circuit, "learning_rate", learning_rate),
-        "annealing": bool(annealing) or None,
+        "annealing": bool(annealing),
         "step_size": _number("step_size", step_size),
         "pseudocount": _number("pseudocount", pseudocount),
         "dropout": _number("dropout", dropout),
-        "softening": _number("softening", softening) or None,
-        "seed": _whole("seed", seed, least=0),
+        "softening": _number("softening", softening),
+        "seed": whole("seed", seed, least=0),
     }
     _check_idle(settings, optimizer)
     if patience is not None and valid is None:
@@ -295,7 +295,8 @@ def _checked(circuit: Circuit, table: Table, name: str) -> Tensor:
     return rows.to(circuit.mixture.device)
 
 
-def _whole(name: str, value: int, least: int) -> int:
+def whole(name: str, value: int, least: int = 1) -> int:
+    """Checks that an argument is a whole number, and not less than it may be."""
     if not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"expected {name} to be a whole number >= {least}, found {value!r}")
     return int(value)
