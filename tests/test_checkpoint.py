@@ -1,4 +1,5 @@
 import errno
+import io
 import json
 import os
 import pickle
@@ -13,6 +14,7 @@ import torch
 
 from hyperspn import SPN, Categorical, Gaussian, HyperSPN, load
 from hyperspn.learning import fit
+from hyperspn.learning.checkpoint import write
 
 SETTINGS = {"steps": 120, "evaluate_every": 10, "batch_size": 40, "weight_decay": 1e-3, "dropout": 0.1, "seed": 3}
 SCRIPT = """
@@ -174,6 +176,20 @@ def test_an_interrupted_or_unwritable_checkpoint_leaves_the_last_one(uninterrupt
     assert untimed(run(again, tmp_path)) == untimed(history)
     assert same_parameters(again, model)
     assert log_of(tmp_path) == log_of(folder)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_an_error_amid_a_checkpoint_comes_out_as_it_is(tmp_path, monkeypatch, error):
+    class Disk(io.FileIO):
+        def write(self, data):
+            if self.tell() + len(data) > 100:
+                raise error
+            return super().write(data)
+
+    monkeypatch.setattr("hyperspn.learning.checkpoint.open", Disk, raising=False)
+    with pytest.raises(error):
+        write(tmp_path / "file", lambda file: torch.save({"a": torch.zeros(1000)}, file))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("engine", ["auto", "layered"])

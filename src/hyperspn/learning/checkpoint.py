@@ -135,11 +135,16 @@ def read(path: Path, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(path: Path, put: Callable[[IO[bytes]], object]) -> None:
-    """Writes a file beside its place, makes sure that it is on the disk, and moves it into its place."""
+    """Writes a file beside its place, makes sure that it is on the disk, and moves it into its place.
+
+    What goes into the file is made in memory first: an interrupt or a full disk amid `torch.save` would end the process.
+    """
+    content = BytesIO()
+    put(content)
     draft = path.with_name(f"{path.name}.tmp")
     try:
         with open(draft, "wb") as file:
-            put(file)
+            file.write(content.getbuffer())
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
