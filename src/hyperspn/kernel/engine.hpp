@@ -22,7 +22,8 @@ namespace hyperspn {
 
 template <class Real> const Functions<Real>& functions();  // of the instruction set in use
 
-// While it lives, this thread rounds subnormal numbers to zero: gradients that small do not count, and would be slow.
+// While it lives, this thread rounds subnormal numbers to zero: logits (which decay) and gradients that small do not
+// count, and would be slow.
 class RoundSubnormals {
 #ifdef HYPERSPN_X86
  public:
@@ -124,6 +125,7 @@ template <class Real> Block<Real> make_block(const Program& program, const Tree&
 // Normalised weights of one node; returns the smallest.
 template <class Real> Real normalise_node(const Node& node, const std::vector<Sectors<const Real>>& logits, Real* weights) {
   const auto& kind = logits[node.kind];
+  RoundSubnormals here;
   Real smallest = functions<Real>().normalise(kind.at(node), kind.readable(node), kind.columns, node.rows, node.columns, weights);
   if (smallest < 0)
     throw std::invalid_argument("expected logits without NaN or +inf and with a finite one in every row, found otherwise in sector " + std::to_string(node.sector) + " of kind " + std::to_string(node.kind));
