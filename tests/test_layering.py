@@ -22,7 +22,7 @@ LAYERS = [
     {"queries"},
     {"circuit"},
     {"models"},
-    {"learning.checkpoint", "learning.em", "learning.regularizers"},
+    {"learning.checkpoint", "learning.em", "learning.regularizers", "learning.latent_tree"},
     {"learning.train"},
     {"learning"},
     {"mixtures"},

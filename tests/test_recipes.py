@@ -5,7 +5,7 @@ import torch
 from worlds import all_worlds
 
 from hyperspn import Categorical, Gaussian
-from hyperspn.recipes import RECIPES, Recipe, search
+from hyperspn.recipes import PRIORS, RECIPES, Recipe, search
 from hyperspn.weights import DirectWeights, FactoredWeights, HyperWeights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -49,9 +49,24 @@ def test_mixed_tables_and_single_columns():
         assert torch.isfinite(single.log_prob(x[:, :1])).all()
 
 
+def test_the_schedule_suits_the_number_of_rows():
+    recipe = Recipe("chow-liu", "factored")
+    found = [recipe.schedule(rows) for rows in (10, 1670, 10_000, 291_326)]
+    assert [schedule["steps"] for schedule in found] == [800, 800, 1250, 4000]
+    assert [schedule["batch_size"] for schedule in found] == [50, 83, 200, 200]
+    for rows, schedule in zip((10, 1670, 10_000, 291_326), found, strict=True):
+        of_all_rows = {
+            name: decay * rows / min(rows, schedule["batch_size"]) for name, decay in schedule["weight_decay"].items()
+        }
+        assert of_all_rows == pytest.approx(PRIORS)
+    assert "weight_decay" not in Recipe().schedule(100)
+    given = recipe.schedule(1000, steps=40, batch_size=100, weight_decay=0.5, annealing=False, patience=None)
+    assert given == {"steps": 40, "batch_size": 100, "evaluate_every": 2, "annealing": False, "weight_decay": 0.5}
+
+
 def test_the_search_chooses_on_validation_and_goes_on(tmp_path):
     recipes = {"alone": Recipe(layer_size=1, replicas=1), "trees": Recipe("chow-liu", "direct", replicas=2)}
-    options = {"steps": 40, "evaluate_every": 20, "progress": False}
+    options = {"steps": 400, "progress": False}
     assert search(recipes, pairs(200), pairs(100, 1), folder=tmp_path, **options) == "trees"
     assert {path.name for path in tmp_path.iterdir()} == {"alone", "trees"}
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import datasets, queries, structures, tables
 from .circuit import Circuit, load
-from .learning import fit
+from .learning import fit, warm_start
 from .leaves import Binomial, Categorical, Gaussian, Histogram
 from .mixtures import ClusterMixture, fit_clusters
 from .models import SPN, EiNet, HyperSPN
@@ -34,6 +34,7 @@ __all__ = [
     "queries",
     "structures",
     "tables",
+    "warm_start",
 ]
 
 

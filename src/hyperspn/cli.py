@@ -163,14 +163,14 @@ def train(
     embedding_dim: Annotated[int | None, typer.Option(help="Size of a sector's embedding; else 5.")] = None,
     features: Annotated[int | None, typer.Option(help="Features of a replica, for factored; else 8.")] = None,
     hidden: Annotated[str, typer.Option(help="Widths of the network's hidden layers; else what suits.")] = "",
-    steps: Annotated[int, typer.Option(help="Number of training steps.")] = 4000,
-    batch_size: Annotated[int, typer.Option(help="Rows per step.")] = 500,
-    evaluate_every: Annotated[int, typer.Option(help="Steps between evaluations.")] = 100,
-    patience: Annotated[int, typer.Option(help="Stop after so many evaluations without a better one.")] = 5,
+    steps: Annotated[int | None, typer.Option(help="Training steps; else 25 passes, within bounds.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Rows per step; else at most 200.")] = None,
+    evaluate_every: Annotated[int | None, typer.Option(help="Steps between evaluations; else a 20th of all.")] = None,
+    patience: Annotated[int | None, typer.Option(help="Stop after so many evaluations without a better one.")] = None,
     optimizer: Annotated[Optimizer, typer.Option(help="How to learn; EM is for --model spn.")] = Optimizer.adam,
-    learning_rate: Annotated[float | None, typer.Option(help="Of Adam; else 0.005, or 0.02 for --model spn.")] = None,
-    weight_decay: Annotated[float, typer.Option(help="Of Adam: strength of the L2 penalty.")] = 0.0,
-    annealing: Annotated[bool, typer.Option(help="Of Adam: let the learning rate fall to 0.")] = False,
+    learning_rate: Annotated[float | None, typer.Option(help="Of Adam; else what suits.")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="Of Adam: the L2 penalty; else what suits.")] = None,
+    annealing: Annotated[bool | None, typer.Option(help="Of Adam: whether the learning rate falls to 0.")] = None,
     step_size: Annotated[float, typer.Option(help="Of EM: how far to go towards the optimum of a batch.")] = 1.0,
     pseudocount: Annotated[float, typer.Option(help="Of EM: rows' worth of uniform flow for each sum.")] = 0.0,
     dropout: Annotated[float, typer.Option(help="Probability of an edge of a sum to be dropped.")] = 0.0,
@@ -195,19 +195,22 @@ def train(
     )
     splits = tables.load(data, seed, drop or (), data_dir)
     families = splits.schema.families()
+    is_em = optimizer is Optimizer.em
     options: dict[str, Any] = {
+        "steps": steps,
         "batch_size": batch_size,
+        "evaluate_every": evaluate_every,
+        "patience": patience,
         "optimizer": optimizer.value,
         "learning_rate": learning_rate,
         "weight_decay": weight_decay,
+        "annealing": False if is_em and annealing is None else annealing,
         "step_size": step_size,
         "pseudocount": pseudocount,
         "dropout": dropout,
         "softening": softening,
-        "seed": seed,
-        "progress": not as_json,
     }
-    trial: dict[str, Any] = {"steps": max(1, steps // 20), "evaluate_every": max(1, steps // 40)}
+    common: dict[str, Any] = {"seed": seed, "progress": not as_json}
     if not as_json:
         _show_columns(splits.schema)
     try:
@@ -215,23 +218,14 @@ def train(
         if len(recipes) > 1:
             folder = out / "trials"
             if not as_json:
-                print(f"trying {', '.join(recipes)} for {trial['steps']} steps each")
-            name = search(recipes, splits.train, splits.valid, families, folder=folder, **trial, **options)
+                print(f"trying {', '.join(recipes)} for a tenth of the steps each")
+            name = search(recipes, splits.train, splits.valid, families, folder=folder, **common, **options)
         circuit = recipes[name].build(splits.train, families, seed)
         circuit.notes = {"data": data, "seed": seed, "drop": drop or [], "schema": splits.schema.to_dict()}
         if not as_json:
             print(f"structure: {name}\n{circuit}")
-        history = fit(
-            circuit,
-            splits.train,
-            splits.valid,
-            steps=steps,
-            evaluate_every=evaluate_every,
-            patience=patience,
-            annealing=annealing,
-            folder=out,
-            **options,
-        )
+        schedule = recipes[name].schedule(len(splits.train), **options)
+        history = fit(circuit, splits.train, splits.valid, **schedule, **common, folder=out)
     except KeyboardInterrupt:
         print(f"hyperspn: interrupted; the same command goes on with {out}", file=sys.stderr)
         raise typer.Exit(130) from None

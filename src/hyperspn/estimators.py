@@ -36,19 +36,21 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
 
     Arguments:
         model: "hyperspn", whose weights a small network writes, or "spn", with one parameter per weight.
-        structure: "random", "learned", "chow-liu", or for "hyperspn" also "factored" (see `recipes`); "auto" trains each
-            for a tenth of the steps, and takes the best on the validation rows (without these, "learned").
+        structure: "random", "learned", "chow-liu", or for "hyperspn" also "factored", "tree-mixture" or "balanced" (see
+            `recipes`); "auto" trains each for a tenth of the steps, and takes the best on the validation rows (without
+            these, "learned").
         layer_size: The number of sum nodes per region k; None for what suits the structure.
         replicas: The number of trees r; None for what suits the structure.
         embedding_dim: The size of a sector's embedding, for "hyperspn".
         hidden: The widths of the network's hidden layers, for "hyperspn"; None for what suits the structure.
-        steps: The number of training steps.
+        steps: The number of training steps; None for what suits the number of rows, as for the next two
+            (see `Recipe.schedule`).
         batch_size: The number of rows per step.
         evaluate_every: The number of steps between evaluations.
         patience: After how many evaluations without a better validation value to stop; None for never.
         validation_fraction: The share of the rows by which the best step is chosen, at least one row; with 0, or with
             a single row in all, the last step counts.
-        weight_decay: The strength of the L2 penalty.
+        weight_decay: The strength of the L2 penalty; None for what suits the structure.
         learning_rate: One learning rate for all parameters, in place of the circuit's own.
         dropout: The probability of an edge of a sum to be dropped at a step.
         categories: "auto", or the categories of columns: a list with an entry for each, or a dict from some names or
@@ -84,12 +86,12 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         replicas: int | None = None,
         embedding_dim: int = 5,
         hidden: Sequence[int] | None = None,
-        steps: int = 1000,
-        batch_size: int = 100,
-        evaluate_every: int = 20,
-        patience: int | None = 5,
+        steps: int | None = None,
+        batch_size: int | None = None,
+        evaluate_every: int | None = None,
+        patience: int | None = None,
         validation_fraction: float = 0.1,
-        weight_decay: float = 0.0,
+        weight_decay: float | None = None,
         learning_rate: float | None = None,
         dropout: float = 0.0,
         categories: str | Sequence[Any] | Mapping[Any, Any] = "auto",
@@ -125,25 +127,14 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         x = schema.encode(table)
         seed = _seed(self.random_state)
         train, valid = (x[rows] for rows in self._split(len(x), seed))
-        options: dict[str, Any] = {
-            "batch_size": self.batch_size,
-            "weight_decay": self.weight_decay,
-            "learning_rate": self.learning_rate,
-            "dropout": self.dropout,
-            "seed": seed,
-            "progress": bool(self.verbose),
-        }
-        recipe = self._recipe(train, valid, schema, options)
+        names = ("steps", "batch_size", "evaluate_every", "patience", "weight_decay", "learning_rate", "dropout")
+        options = {name: getattr(self, name) for name in names}
+        common: dict[str, Any] = {"seed": seed, "progress": bool(self.verbose)}
+        recipe = self._recipe(train, valid, schema, options | common)
         circuit = recipe.build(train, schema.families(), seed)
-        self.history_ = learning.fit(
-            circuit,
-            train,
-            valid if len(valid) else None,
-            steps=self.steps,
-            evaluate_every=self.evaluate_every,
-            patience=self.patience if len(valid) else None,
-            **options,
-        )
+        if not len(valid):
+            valid, options["patience"] = None, None
+        self.history_ = learning.fit(circuit, train, valid, **recipe.schedule(len(train), **options), **common)
         self.circuit_ = circuit.requires_grad_(False).double()
         self.schema_ = schema
         self._header = X.iloc[:0] if _is_frame(X) else None
@@ -266,8 +257,7 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
             return recipes[self.structure]
         if not len(valid):
             return recipes["learned"]
-        steps = max(1, whole("steps", self.steps) // 10)
-        return recipes[search(recipes, train, valid, schema.families(), steps=steps, evaluate_every=steps, **options)]
+        return recipes[search(recipes, train, valid, schema.families(), **options)]
 
     def _array(self, table: Table) -> np.ndarray:
         """A complete table as an array of numbers, or of objects where there are strings, (rows, columns)."""

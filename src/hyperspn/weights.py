@@ -157,11 +157,12 @@ class FactoredWeights(WeightSource):
             raise ValueError("expected replicas of one tree (shared=True), found trees that differ")
         self.hidden = tuple(hidden)
         self.init = init
+        self.rows = sectors.layer_size
         self.numbers = _numbered_corners(sectors)
         counts = [int((numbers >= 0).sum()) for numbers in self.numbers]
         self.latents = nn.Parameter(torch.randn(len(sectors.structure.roots), latent_dim))
         self.net = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths))
-        self.heads = nn.ParameterList(0.5 * torch.randn(features, count) for count in counts)
+        self.heads = nn.ParameterList(0.1 * torch.randn(features, count) for count in counts)
         self.bases = nn.ParameterList(initial(count, init=init) for count in counts)
 
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
@@ -175,10 +176,19 @@ class FactoredWeights(WeightSource):
         blocks = weights.new_zeros(len(weights), len(numbers)).index_copy(1, places, weights)
         return blocks.view(-1, size)[asked]
 
+    @torch.no_grad()
+    def begin(self, kind: int, region: int, weights: Tensor) -> None:
+        """Lets the base of a region begin with these unnormalised weights of its sector's used corner, (rows, columns)."""
+        rows, columns = weights.shape
+        numbers = self.numbers[kind][region].view(self.rows, -1)[:rows, :columns]
+        free = numbers >= 0
+        self.bases[kind][numbers[free]] = (weights - weights[:, -1:])[free].to(self.bases[kind])
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         return [
-            {"name": "heads", "params": [*self.heads, *self.bases], "lr": 2e-2},
-            {"name": "network", "params": [self.latents, *self.net.parameters()], "lr": 5e-3},
+            {"name": "bases", "params": list(self.bases), "lr": 6e-2},
+            {"name": "heads", "params": list(self.heads), "lr": 6e-2},
+            {"name": "network", "params": [self.latents, *self.net.parameters()], "lr": 1.5e-2},
         ]
 
     def config(self) -> dict[str, Any]:
