@@ -1,6 +1,8 @@
 """A module imports only from the layers below its own."""
 
 import ast
+import subprocess
+import sys
 
 from pathlib import Path
 
@@ -79,3 +81,8 @@ def test_structures_do_not_need_torch():
     for name, path in MODULES.items():
         if name.startswith("structures"):
             assert "torch" not in path.read_text()
+
+
+def test_scikit_learn_is_imported_only_where_it_is_wanted():
+    code = "import sys, hyperspn; sys.exit('sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

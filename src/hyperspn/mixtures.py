@@ -15,7 +15,6 @@ import torch
 from joblib import Parallel, delayed
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from sklearn.cluster import KMeans
 from torch import Generator, Tensor, nn
 
 from .circuit import Circuit, load
@@ -247,6 +246,8 @@ def fit_clusters(
 
 def k_means(rows: Tensor, clusters: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """The means of clusters of rows, (clusters, variables), and the cluster of each row, (rows,)."""
+    from sklearn.cluster import KMeans
+
     found = KMeans(clusters, n_init=3, max_iter=100, random_state=seed).fit(rows.numpy())
     return torch.from_numpy(found.cluster_centers_).float(), torch.from_numpy(found.labels_).long()
 

@@ -41,6 +41,7 @@ class Recipe(NamedTuple):
         embedding_dim: The size of a sector's embedding ("hyper").
         features: The number of features of a replica ("factored").
         hidden: The widths of the network's hidden layers; None for those that suit the weights.
+        warm: Whether factored weights begin with clusters of rows (see `warm_start`).
     """
 
     structure: Structure = "random"
@@ -50,6 +51,7 @@ class Recipe(NamedTuple):
     embedding_dim: int = 5
     features: int = 8
     hidden: Sequence[int] | None = None
+    warm: bool = True
 
     def build(self, train: np.ndarray, leaves: Sequence[LeafFamily] | None = None, seed: int = 0) -> Circuit:
         """A circuit for a table, (rows, variables), with these leaves: by default those of binary variables."""
@@ -59,7 +61,7 @@ class Recipe(NamedTuple):
             return SPN(train.shape[1], self.layer_size, **options)
         options |= {"embedding_dim": self.embedding_dim, "features": self.features, "hidden": self.hidden}
         circuit = HyperSPN(train.shape[1], self.layer_size, weights=self.weights, **options)
-        if self.weights == "factored":
+        if self.weights == "factored" and self.warm:
             warm_start(circuit, train, seed)
         return circuit
 

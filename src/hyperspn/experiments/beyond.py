@@ -12,7 +12,7 @@ from .. import datasets
 from ..datasets import KNOWN
 from ..learning import fit
 from ..recipes import Recipe
-from .runs import SECONDS_PER_WEIGHT, Record, Records, Run, outcome
+from .runs import Record, Records, Run, core_seconds, outcome
 from .settings import HAND_CRAFTED, METHODS
 from .tables import PUBLISHED, PUBLISHED_HAND_CRAFTED, Row
 
@@ -43,10 +43,9 @@ class BeyondRun(NamedTuple):
 
     @property
     def core_seconds(self) -> float:
-        recipe, known = RECIPES[self.setting], KNOWN[self.dataset]
-        schedule = recipe.schedule(known.rows[0])
-        weights = 2 * known.variables * recipe.replicas * recipe.layer_size**2
-        return SECONDS_PER_WEIGHT * schedule["steps"] * schedule["batch_size"] * weights
+        recipe = RECIPES[self.setting]
+        schedule = recipe.schedule(KNOWN[self.dataset].rows[0])
+        return core_seconds(self.dataset, recipe.layer_size, recipe.replicas, schedule["steps"], schedule["batch_size"])
 
 
 def runs(names: Sequence[str], seeds: int) -> list[BeyondRun]:

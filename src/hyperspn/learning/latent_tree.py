@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import KMeans
 
 from ..circuit import Circuit
 from ..leaves import Categorical, Histogram
@@ -98,6 +97,8 @@ def _states(
 
 def _clusters(rows: States, clusters: int, generator: np.random.Generator) -> States:
     """The cluster of each row of categories, (rows, columns) -> (rows,)."""
+    from sklearn.cluster import KMeans
+
     different, which, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
     which = which.ravel()
     if len(different) <= clusters:
