@@ -5,7 +5,7 @@ import torch
 from worlds import all_worlds
 
 from hyperspn import Categorical, Gaussian
-from hyperspn.recipes import PRIORS, RECIPES, Recipe, search
+from hyperspn.recipes import PRIOR, RECIPES, Recipe, search
 from hyperspn.weights import DirectWeights, FactoredWeights, HyperWeights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -55,10 +55,8 @@ def test_the_schedule_suits_the_number_of_rows():
     assert [schedule["steps"] for schedule in found] == [800, 800, 1250, 4000]
     assert [schedule["batch_size"] for schedule in found] == [50, 83, 200, 200]
     for rows, schedule in zip((10, 1670, 10_000, 291_326), found, strict=True):
-        of_all_rows = {
-            name: decay * rows / min(rows, schedule["batch_size"]) for name, decay in schedule["weight_decay"].items()
-        }
-        assert of_all_rows == pytest.approx(PRIORS)
+        of_all_rows = schedule["weight_decay"]["heads"] * rows / min(rows, schedule["batch_size"])
+        assert of_all_rows == pytest.approx(PRIOR)
     assert "weight_decay" not in Recipe().schedule(100)
     given = recipe.schedule(1000, steps=40, batch_size=100, weight_decay=0.5, annealing=False, patience=None)
     assert given == {"steps": 40, "batch_size": 100, "evaluate_every": 2, "annealing": False, "weight_decay": 0.5}

@@ -95,7 +95,7 @@ def test_gradients(sectors, source, ids):
 
 @pytest.mark.parametrize(
     ("source", "rates"),
-    [(DirectWeights, [2e-2]), (HyperWeights, [5e-3, 5e-3]), (FactoredWeights, [6e-2, 6e-2, 1.5e-2])],
+    [(DirectWeights, [2e-2]), (HyperWeights, [5e-3, 5e-3]), (FactoredWeights, [6e-2, 1.5e-2])],
 )
 def test_parameter_groups_cover_everything_once(sectors, source, rates):
     weights = source(sectors)

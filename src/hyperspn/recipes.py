@@ -25,7 +25,7 @@ BATCH_SIZE, SMALLEST_BATCH = 200, 50
 PASSES, FEWEST, MOST = 25, 800, 4000
 EVALUATIONS = 20
 LEARNING_RATES = {"embeddings": 2e-2, "network": 2e-2}
-PRIORS = {"heads": 20.0, "bases": 5.0}
+PRIOR = 8.0
 TRIAL = 0.1
 
 
@@ -69,8 +69,8 @@ class Recipe(NamedTuple):
         """How to learn so many rows with Adam: arguments of `fit`, with those that are given in place of its own.
 
         Some 25 passes over the rows, but not less than 800 steps nor more than 4,000, with learning rates that fall to 0.
-        Those of HyperSPN networks begin at four times the published ones. Factored weights have a normal prior:
-        ``PRIORS / 2 |parameters|^2`` is added to the loss of all rows together.
+        Those of HyperSPN networks begin at four times the published ones. The heads and bases of factored weights have a
+        normal prior: ``PRIOR / 2 |parameters|^2`` is added to the loss of all rows together.
         """
         given = {name: value for name, value in given.items() if value is not None}
         batch_size = whole("batch_size", given.get("batch_size", min(BATCH_SIZE, max(SMALLEST_BATCH, rows // 20))))
@@ -84,7 +84,7 @@ class Recipe(NamedTuple):
         if self.weights == "hyper":
             own["learning_rate"] = LEARNING_RATES
         if self.weights == "factored":
-            own["weight_decay"] = {name: prior * min(1.0, batch_size / rows) for name, prior in PRIORS.items()}
+            own["weight_decay"] = {"heads": PRIOR * min(1.0, batch_size / rows)}
         return own | given
 
     def _graph(self, train: np.ndarray, families: Sequence[LeafFamily], seed: int) -> RegionGraph:
@@ -104,7 +104,7 @@ RECIPES = {
         "chow-liu": Recipe("chow-liu", "hyper", layer_size=12, replicas=8),
         "factored": Recipe("chow-liu", "factored", layer_size=8, replicas=32),
         "tree-mixture": Recipe("chow-liu", "factored", layer_size=2, replicas=128, features=32),
-        "balanced": Recipe("learned", "factored", layer_size=6, replicas=32, features=6),
+        "balanced": Recipe("learned", "factored", layer_size=6, replicas=32, features=5),
     },
     "spn": {
         "random": Recipe("random", "direct"),

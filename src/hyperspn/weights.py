@@ -186,8 +186,7 @@ class FactoredWeights(WeightSource):
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return [
-            {"name": "bases", "params": list(self.bases), "lr": 6e-2},
-            {"name": "heads", "params": list(self.heads), "lr": 6e-2},
+            {"name": "heads", "params": [*self.heads, *self.bases], "lr": 6e-2},
             {"name": "network", "params": [self.latents, *self.net.parameters()], "lr": 1.5e-2},
         ]
 

@@ -103,9 +103,15 @@ def _clusters(rows: States, clusters: int, generator: np.random.Generator) -> St
     which = which.ravel()
     if len(different) <= clusters:
         return which
-    indicators = [column[:, None] == np.unique(column[column >= 0]) for column in different.T]
+    indicators = [_indicators(column) for column in different.T]
     k_means = KMeans(clusters, n_init=1, max_iter=20, random_state=int(generator.integers(2**31)))
     return k_means.fit(np.concatenate(indicators, axis=1).astype(np.float32), sample_weight=counts).labels_[which]
+
+
+def _indicators(column: States) -> NDArray[np.bool_]:
+    """Whether a column has each of its values, (rows, values); of two values, the second one only."""
+    values = np.unique(column[column >= 0])
+    return column[:, None] == (values[1:] if len(values) == 2 else values)
 
 
 def _frequencies(given: States, own: States, rows: int, columns: int) -> NDArray[np.float64]:
