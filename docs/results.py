@@ -1,29 +1,75 @@
-"""Makes the paper's tables and figures from the records in results/, there and in docs/results.md. Run with `make docs`."""
+"""Makes the tables and figures from the records in results/, there and in the pages. Run with `make docs`."""
 
 from __future__ import annotations
 
 import re
 
 from pathlib import Path
+from statistics import fmean
 
 from hyperspn.experiments import ARTEFACTS, Records
 from hyperspn.experiments.figures import FIGURES
 from hyperspn.experiments.reproduce import write_files
+from hyperspn.experiments.settings import AMAZON, TWENTY
+from hyperspn.experiments.tables import Table
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "beyond-the-paper.md"]
+SHORT = {
+    "table1": ("name", "variables", "weight_decay", "hyperspn", "weight_decay_published", "hyperspn_published"),
+    "table2": ("name", "variables", "weight_decay", "hyperspn", "weight_decay_published", "hyperspn_published"),
+    "table3": ("model", "log_likelihood", "log_likelihood_published", "parameters"),
+}
+LIMITS = {
+    "published": "published HyperSPN",
+    "best": "ours, at most its parameters",
+    "half": "at most half of them",
+    "unlimited": "any number",
+    "best_tractable": "best published tractable",
+}
+OURS = ("best", "half", "unlimited")
 
 
 def main() -> None:
-    page, records = ROOT / "docs" / "results.md", Records(ROOT / "results")
-    text = page.read_text(encoding="utf-8")
+    records = Records(ROOT / "results")
+    blocks = {}
     for what, artefact in ARTEFACTS.items():
         table = artefact.table(records, artefact.datasets)
         if table.rows:
             write_files(what, records)
-            picture = f"![{table.title}](../results/{what}.svg)\n\n" if what in FIGURES else ""
-            text = re.sub(rf"(?s)(<!-- {what} -->\n).*?(?=<!-- end -->)", rf"\1{picture}{table.markdown()}", text)
+            page = f"![{table.title}](../results/{what}.svg)\n\n" if what in FIGURES else ""
+            blocks[what] = page + table.markdown()
+            blocks[f"{what} in short"] = in_short(what, table)
         print(f"{table.title}: {len(table.rows)} rows")
-    page.write_text(text, encoding="utf-8")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for name, block in blocks.items():
+            text = re.sub(rf"(?s)(<!-- {name} -->\n).*?(?=<!-- end -->)", lambda found, b=block: found[1] + b, text)
+        page.write_text(text, encoding="utf-8")
+
+
+def in_short(what: str, table: Table) -> str:
+    if what == "beyond":
+        return compared(table)
+    columns = [column for column in table.columns if column.key in SHORT.get(what, ())]
+    return table._replace(columns=columns).markdown()
+
+
+def compared(table: Table) -> str:
+    """Means over the families of data sets, and on how many of them our models are better."""
+    lines = ["| | " + " | ".join(LIMITS.values()) + " |", "| --- |" + " --- |" * len(LIMITS)]
+    for family, names in {"Twenty Datasets": TWENTY, "Amazon Baby Registries": AMAZON}.items():
+        rows = [row for row in table.rows if row["dataset"] in names]
+        means = [f"{fmean(row[limit] for row in rows):.2f}" for limit in LIMITS]
+        lines.append(f"| mean of {len(rows)} {family} | " + " | ".join(means) + " |")
+        for rival, label in (("published", "published HyperSPN"), ("best_tractable", "best published tractable model")):
+            wins = [_wins(rows, limit, rival) if limit in OURS else "" for limit in LIMITS]
+            lines.append(f"| better than the {label} | " + " | ".join(wins) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _wins(rows: list[dict], ours: str, theirs: str) -> str:
+    return f"{sum(row[ours] >= row[theirs] for row in rows)} of {len(rows)}"
 
 
 if __name__ == "__main__":
