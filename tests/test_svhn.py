@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from matplotlib.image import imread
 from typer.testing import CliRunner
 
 import hyperspn
@@ -65,6 +66,8 @@ def test_clusters_are_found_once_and_kept(data_dir, records, monkeypatch):
     dark = labels.train[1]
     assert np.array_equal(np.concatenate(labels) == dark, DARK)
     assert [len(part) for part in labels] == list(ROWS)
+    down, across, _ = imread(records.folder / "mnist" / "2-clusters" / "means.png").shape
+    assert across > 1.9 * down
     monkeypatch.setattr(svhn, "k_means", None)
     again = find_clusters("mnist", records.folder, data_dir)
     assert all(np.array_equal(part, kept) for part, kept in zip(again, labels))

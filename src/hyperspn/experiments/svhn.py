@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count, takewhile
-from math import ceil, prod, sqrt
+from math import ceil, isqrt, prod, sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ from ..learning import fit
 from ..learning.checkpoint import write
 from ..mixtures import k_means, nearest
 from ..models import EiNet
+from ..pictures import image_shape, write_grid
 from ..structures import poon_domingos
 from .runs import Record, Records, outcome
 from .tables import BOTH, Row
@@ -98,7 +99,7 @@ def cluster_runs(dataset: str, seed: int) -> list[ClusterRun]:
 def find_clusters(dataset: str, results: Path, data_dir: str | None) -> Labels:
     """The clusters of a data set, found once by k-means on the training images and kept beside their records.
 
-    Validation and test images belong to the nearest mean.
+    Validation and test images belong to the nearest mean. The means are drawn in ``means.png``.
     """
     data, clusters = images.load(dataset, data_dir), EXPERIMENTS[dataset].clusters
     path = results / _folder(dataset, clusters) / "labels.npz"
@@ -113,6 +114,10 @@ def find_clusters(dataset: str, results: Path, data_dir: str | None) -> Labels:
                 raise ValueError(f"expected {split} images in all of {clusters} clusters, found none in {empty}")
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path, lambda file: np.savez_compressed(file, **labels._asdict()))
+    means = np.stack([data.train[labels.train == cluster].mean(0) for cluster in range(clusters)])
+    down = max(rows for rows in range(1, isqrt(clusters) + 1) if clusters % rows == 0)
+    shape = image_shape(means.shape[1], images.KNOWN[dataset].shape)
+    write_grid(path.with_name("means.png"), means.reshape(down, -1, means.shape[1]), shape, 0, SCALE)
     return labels
 
 
