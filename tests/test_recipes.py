@@ -63,10 +63,12 @@ def test_the_schedule_suits_the_number_of_rows():
 
 
 def test_the_search_chooses_on_validation_and_goes_on(tmp_path):
-    recipes = {"alone": Recipe(layer_size=1, replicas=1), "trees": Recipe("chow-liu", "direct", replicas=2)}
-    options = {"steps": 400, "progress": False}
-    assert search(recipes, pairs(200), pairs(100, 1), folder=tmp_path, **options) == "trees"
-    assert {path.name for path in tmp_path.iterdir()} == {"alone", "trees"}
+    alone = {f"alone{seed}": Recipe(layer_size=1, replicas=1) for seed in range(3)}
+    recipes = alone | {"trees": Recipe("chow-liu", "direct", replicas=2)}
+    options = {"folder": tmp_path, "steps": 400, "progress": False}
+    assert search(recipes, pairs(200), pairs(100, 1), **options) == "trees"
+    runs = {path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("model.safetensors")}
+    assert runs == {f"short/{name}" for name in recipes} | {"long/trees", "long/alone0", "long/alone1"}
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
-    assert search(recipes, pairs(200), pairs(100, 1), folder=tmp_path, **options) == "trees"
+    assert search(recipes, pairs(200), pairs(100, 1), **options) == "trees"
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")} == stamps

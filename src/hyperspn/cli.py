@@ -218,7 +218,7 @@ def train(
         if len(recipes) > 1:
             folder = out / "trials"
             if not as_json:
-                print(f"trying {', '.join(recipes)} for a tenth of the steps each")
+                print(f"trying {', '.join(recipes)} for a tenth of the steps, and then the best three for four tenths")
             name = search(recipes, splits.train, splits.valid, families, folder=folder, **common, **options)
         circuit = recipes[name].build(splits.train, families, seed)
         circuit.notes = {"data": data, "seed": seed, "drop": drop or [], "schema": splits.schema.to_dict()}

@@ -37,7 +37,7 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
     Arguments:
         model: "hyperspn", whose weights a small network writes, or "spn", with one parameter per weight.
         structure: "random", "learned", "chow-liu", or for "hyperspn" also "factored", "tree-mixture" or "balanced" (see
-            `recipes`); "auto" trains each for a tenth of the steps, and takes the best on the validation rows (without
+            `recipes`); "auto" tries all of them (`recipes.search`), and takes the best on the validation rows (without
             these, "learned").
         layer_size: The number of sum nodes per region k; None for what suits the structure.
         replicas: The number of trees r; None for what suits the structure.
