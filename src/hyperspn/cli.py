@@ -161,7 +161,7 @@ def train(
     layer_size: Annotated[int | None, typer.Option(help="Sum nodes per region k; else what suits.")] = None,
     replicas: Annotated[int | None, typer.Option(help="Number of trees r; else what suits.")] = None,
     embedding_dim: Annotated[int | None, typer.Option(help="Size of a sector's embedding; else 5.")] = None,
-    features: Annotated[int | None, typer.Option(help="Features of a replica of factored weights; else what suits.")] = None,
+    features: Annotated[int | None, typer.Option(help="Features of a replica, for factored; else what suits.")] = None,
     hidden: Annotated[str, typer.Option(help="Widths of the network's hidden layers; else what suits.")] = "",
     steps: Annotated[int | None, typer.Option(help="Training steps; else 25 passes, within bounds.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows per step; else at most 200.")] = None,
