@@ -11,7 +11,7 @@ from hyperspn.experiments import ARTEFACTS, Records
 from hyperspn.experiments.figures import FIGURES
 from hyperspn.experiments.reproduce import write_files
 from hyperspn.experiments.settings import AMAZON, TWENTY
-from hyperspn.experiments.tables import Table
+from hyperspn.experiments.tables import Row, Table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "beyond-the-paper.md"]
@@ -60,7 +60,7 @@ def compared(table: Table) -> str:
     lines = ["| | " + " | ".join(LIMITS.values()) + " |", "| --- |" + " --- |" * len(LIMITS)]
     for family, names in {"Twenty Datasets": TWENTY, "Amazon Baby Registries": AMAZON}.items():
         rows = [row for row in table.rows if row["dataset"] in names]
-        means = [f"{fmean(row[limit] for row in rows):.2f}" for limit in LIMITS]
+        means = [_mean([row[limit] for row in rows]) for limit in LIMITS]
         lines.append(f"| mean of {len(rows)} {family} | " + " | ".join(means) + " |")
         for rival, label in (("published", "published HyperSPN"), ("best_tractable", "best published tractable model")):
             wins = [_wins(rows, limit, rival) if limit in OURS else "" for limit in LIMITS]
@@ -68,8 +68,13 @@ def compared(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _wins(rows: list[dict], ours: str, theirs: str) -> str:
-    return f"{sum(row[ours] >= row[theirs] for row in rows)} of {len(rows)}"
+def _mean(values: list[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{fmean(known):.2f}" if known and len(known) == len(values) else ""
+
+
+def _wins(rows: list[Row], ours: str, theirs: str) -> str:
+    return f"{sum(row[ours] is not None and row[ours] >= row[theirs] for row in rows)} of {len(rows)}"
 
 
 if __name__ == "__main__":

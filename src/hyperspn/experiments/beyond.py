@@ -23,7 +23,10 @@ FAMILIES: dict[str, dict[str, Recipe]] = {
         f"factored_k{k}_r{r}_f{f}": Recipe("chow-liu", "factored", layer_size=k, replicas=r, features=f)
         for k, r, f in ((2, 128, 32), (4, 64, 16), (8, 32, 8))
     }
-    | {"balanced_k6_r32_f5": Recipe("learned", "factored", layer_size=6, replicas=32, features=5)},
+    | {
+        f"balanced_k6_r32_f{f}": Recipe("learned", "factored", layer_size=6, replicas=32, features=f, hidden=hidden)
+        for f, hidden in ((3, (20, 20)), (5, None))
+    },
 }
 """What is tried on every data set; the best on validation counts, of all that are small enough."""
 
