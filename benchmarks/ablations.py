@@ -16,10 +16,10 @@ import torch
 from rich.progress import track
 
 from hyperspn import datasets, fit
-from hyperspn.recipes import Recipe
+from hyperspn.recipes import RECIPES, Recipe
 
 FACTORED = Recipe("chow-liu", "factored", layer_size=4, replicas=64, features=16)
-BALANCED = Recipe("learned", "factored", layer_size=6, replicas=32, features=5)
+BALANCED = RECIPES["hyperspn"]["balanced"]
 
 Changes = dict[str, Any]
 

@@ -104,7 +104,7 @@ RECIPES = {
         "chow-liu": Recipe("chow-liu", "hyper", layer_size=12, replicas=8),
         "factored": Recipe("chow-liu", "factored", layer_size=8, replicas=32),
         "tree-mixture": Recipe("chow-liu", "factored", layer_size=2, replicas=128, features=32),
-        "balanced": Recipe("learned", "factored", layer_size=6, replicas=32, features=5),
+        "balanced": Recipe("learned", "factored", layer_size=6, replicas=32, features=3, hidden=(20, 20)),
     },
     "spn": {
         "random": Recipe("random", "direct"),
