@@ -37,8 +37,8 @@ def main() -> None:
         table = artefact.table(records, artefact.datasets)
         if table.rows:
             write_files(what, records)
-            page = f"![{table.title}](../results/{what}.svg)\n\n" if what in FIGURES else ""
-            blocks[what] = page + table.markdown()
+            picture = f"![{table.title}](../results/{what}.svg)\n\n" if what in FIGURES else ""
+            blocks[what] = picture + table.markdown()
             blocks[f"{what} in short"] = in_short(what, table)
         print(f"{table.title}: {len(table.rows)} rows")
     for page in PAGES:
@@ -56,7 +56,7 @@ def in_short(what: str, table: Table) -> str:
 
 
 def compared(table: Table) -> str:
-    """Means over the families of data sets, and on how many of them our models are better."""
+    """Means over the families of data sets, and on how many of them our models are at least as good."""
     lines = ["| | " + " | ".join(LIMITS.values()) + " |", "| --- |" + " --- |" * len(LIMITS)]
     for family, names in {"Twenty Datasets": TWENTY, "Amazon Baby Registries": AMAZON}.items():
         rows = [row for row in table.rows if row["dataset"] in names]
@@ -64,7 +64,7 @@ def compared(table: Table) -> str:
         lines.append(f"| mean of {len(rows)} {family} | " + " | ".join(means) + " |")
         for rival, label in (("published", "published HyperSPN"), ("best_tractable", "best published tractable model")):
             wins = [_wins(rows, limit, rival) if limit in OURS else "" for limit in LIMITS]
-            lines.append(f"| better than the {label} | " + " | ".join(wins) + " |")
+            lines.append(f"| at least as good as the {label} | " + " | ".join(wins) + " |")
     return "\n".join(lines) + "\n"
 
 
