@@ -42,8 +42,8 @@ def trained(name: str, recipe: Recipe, variant: str) -> tuple[str, str, float, i
     data = datasets.load(name)
     of_recipe, of_schedule = VARIANTS[variant]
     recipe = recipe._replace(**of_recipe)
-    steps = int(recipe.schedule(len(data.train))["steps"] * of_schedule.get("steps", 1))
-    schedule = recipe.schedule(len(data.train), **{**of_schedule, "steps": steps})
+    steps = int(recipe.schedule(*data.train.shape)["steps"] * of_schedule.get("steps", 1))
+    schedule = recipe.schedule(*data.train.shape, **{**of_schedule, "steps": steps})
     circuit = recipe.build(data.train)
     fit(circuit, data.train, data.valid, **schedule, progress=False)
     with torch.no_grad():

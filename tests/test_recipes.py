@@ -49,16 +49,22 @@ def test_mixed_tables_and_single_columns():
         assert torch.isfinite(single.log_prob(x[:, :1])).all()
 
 
-def test_the_schedule_suits_the_number_of_rows():
+def test_the_schedule_suits_the_table():
     recipe = Recipe("chow-liu", "factored")
-    found = [recipe.schedule(rows) for rows in (10, 1670, 10_000, 291_326)]
+    found = [recipe.schedule(rows, 200) for rows in (10, 1670, 10_000, 291_326)]
     assert [schedule["steps"] for schedule in found] == [800, 800, 1250, 4000]
     assert [schedule["batch_size"] for schedule in found] == [50, 83, 200, 200]
     for rows, schedule in zip((10, 1670, 10_000, 291_326), found, strict=True):
         of_all_rows = schedule["weight_decay"]["heads"] * rows / min(rows, schedule["batch_size"])
         assert of_all_rows == pytest.approx(PRIOR)
-    assert "weight_decay" not in Recipe().schedule(100)
-    given = recipe.schedule(1000, steps=40, batch_size=100, weight_decay=0.5, annealing=False, patience=None)
+    assert [recipe.schedule(10**6, variables)["steps"] for variables in (1, 16, 64, 100)] == [
+        125_000,
+        25_000,
+        6250,
+        4000,
+    ]
+    assert "weight_decay" not in Recipe().schedule(100, 5)
+    given = recipe.schedule(1000, 5, steps=40, batch_size=100, weight_decay=0.5, annealing=False, patience=None)
     assert given == {"steps": 40, "batch_size": 100, "evaluate_every": 2, "annealing": False, "weight_decay": 0.5}
 
 

@@ -224,7 +224,7 @@ def train(
         circuit.notes = {"data": data, "seed": seed, "drop": drop or [], "schema": splits.schema.to_dict()}
         if not as_json:
             print(f"structure: {name}\n{circuit}")
-        schedule = recipes[name].schedule(len(splits.train), **options)
+        schedule = recipes[name].schedule(*splits.train.shape, **options)
         history = fit(circuit, splits.train, splits.valid, **schedule, **common, folder=out)
     except KeyboardInterrupt:
         print(f"hyperspn: interrupted; the same command goes on with {out}", file=sys.stderr)

@@ -134,7 +134,7 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         circuit = recipe.build(train, schema.families(), seed)
         if not len(valid):
             valid, options["patience"] = None, None
-        self.history_ = learning.fit(circuit, train, valid, **recipe.schedule(len(train), **options), **common)
+        self.history_ = learning.fit(circuit, train, valid, **recipe.schedule(*train.shape, **options), **common)
         self.circuit_ = circuit.requires_grad_(False).double()
         self.schema_ = schema
         self._header = X.iloc[:0] if _is_frame(X) else None

@@ -23,6 +23,7 @@ Weights = Literal["direct", "hyper", "factored"]
 
 BATCH_SIZE, SMALLEST_BATCH = 200, 50
 PASSES, FEWEST, MOST = 25, 800, 4000
+FEW_VARIABLES = 100
 EVALUATIONS = 20
 LEARNING_RATES = {"embeddings": 2e-2, "network": 2e-2}
 PRIOR = 8.0
@@ -65,16 +66,18 @@ class Recipe(NamedTuple):
             warm_start(circuit, train, seed)
         return circuit
 
-    def schedule(self, rows: int, **given: Any) -> dict[str, Any]:
-        """How to learn so many rows with Adam: arguments of `fit`, with those that are given in place of its own.
+    def schedule(self, rows: int, variables: int, **given: Any) -> dict[str, Any]:
+        """How to learn a table of this size with Adam: arguments of `fit`, with those that are given in place of its own.
 
-        Some 25 passes over the rows, but not less than 800 steps nor more than 4,000, with learning rates that fall to 0.
-        Those of HyperSPN networks begin at four times the published ones. The heads and bases of factored weights have a
-        normal prior: ``PRIOR / 2 |parameters|^2`` is added to the loss of all rows together.
+        Some 25 passes over the rows, but not less than 800 steps nor more than 4,000, or 400,000 / variables where these
+        are fewer than 100: cheaper steps may be more. The learning rates fall to 0; those of HyperSPN networks begin at
+        four times the published ones. The heads and bases of factored weights have a normal prior:
+        ``PRIOR / 2 |parameters|^2`` is added to the loss of all rows together.
         """
         given = {name: value for name, value in given.items() if value is not None}
         batch_size = whole("batch_size", given.get("batch_size", min(BATCH_SIZE, max(SMALLEST_BATCH, rows // 20))))
-        steps = whole("steps", given.get("steps", min(MOST, max(FEWEST, PASSES * rows // batch_size))))
+        most = MOST * FEW_VARIABLES // min(FEW_VARIABLES, variables)
+        steps = whole("steps", given.get("steps", min(most, max(FEWEST, PASSES * rows // batch_size))))
         own: dict[str, Any] = {
             "steps": steps,
             "batch_size": batch_size,
@@ -187,7 +190,7 @@ class _Trial(NamedTuple):
 
     def value(self, name: str, recipe: Recipe) -> float:
         """The best validation value of a circuit that is trained for a part of the steps."""
-        schedule = recipe.schedule(len(self.train), **self.options)
+        schedule = recipe.schedule(*self.train.shape, **self.options)
         steps = max(1, int(self.part * schedule["steps"]))
         schedule |= {"steps": steps, "evaluate_every": max(1, steps // 2), "patience": None}
         circuit = recipe.build(self.train, self.leaves, schedule["seed"])

@@ -47,7 +47,7 @@ class BeyondRun(NamedTuple):
     @property
     def core_seconds(self) -> float:
         recipe = RECIPES[self.setting]
-        schedule = recipe.schedule(KNOWN[self.dataset].rows[0])
+        schedule = recipe.schedule(KNOWN[self.dataset].rows[0], KNOWN[self.dataset].variables)
         return core_seconds(self.dataset, recipe.layer_size, recipe.replicas, schedule["steps"], schedule["batch_size"])
 
 
@@ -61,7 +61,7 @@ def train(run: BeyondRun, folder: Path, data_dir: str | None, threads: int) -> t
     torch.set_num_threads(threads)
     data, recipe = datasets.load(run.dataset, data_dir=data_dir), RECIPES[run.setting]
     circuit = recipe.build(data.train, seed=run.seed)
-    schedule = recipe.schedule(len(data.train))
+    schedule = recipe.schedule(*data.train.shape)
     history = fit(circuit, data.train, data.valid, **schedule, seed=run.seed, folder=folder, progress=False)
     return run, {
         **run._asdict(),
