@@ -68,6 +68,13 @@ def test_the_schedule_suits_the_table():
     assert given == {"steps": 40, "batch_size": 100, "evaluate_every": 2, "annealing": False, "weight_decay": 0.5}
 
 
+def test_the_schedule_of_em_takes_all_rows():
+    found = Recipe(weights="direct").schedule(3000, 5, optimizer="em", learning_rate=None)
+    assert found == {"steps": 100, "batch_size": 3000, "evaluate_every": 5, "pseudocount": 1, "optimizer": "em"}
+    given = Recipe(weights="direct").schedule(3000, 5, optimizer="em", batch_size=500, pseudocount=0, step_size=0.1)
+    assert (given["batch_size"], given["pseudocount"], given["step_size"]) == (500, 0, 0.1)
+
+
 def test_the_search_chooses_on_validation_and_goes_on(tmp_path):
     alone = {f"alone{seed}": Recipe(layer_size=1, replicas=1) for seed in range(3)}
     recipes = alone | {"trees": Recipe("chow-liu", "direct", replicas=2)}

@@ -37,7 +37,7 @@ def data_dir(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     for seed, (name, shape) in enumerate(SHAPES.items()):
         monkeypatch.setitem(images.KNOWN, name, images.KNOWN[name]._replace(shape=shape, rows=ROWS))
-        monkeypatch.setitem(svhn.EXPERIMENTS, name, Experiment(2, 2, layer_size=3, epochs=4, patience=2))
+        monkeypatch.setitem(svhn.EXPERIMENTS, name, Experiment(2, 2, layer_size=3, epochs=4))
         made = np.random.default_rng(seed).integers(0, 50, (*shape, len(DARK))) + np.where(DARK, 10, 190)
         made = np.moveaxis(made.astype(np.uint8), -1, 0)  # (images, *shape)
         np.savez(tmp_path / "data" / FILES[name], images=made[..., 0] if shape[2] == 1 else made)
@@ -100,7 +100,7 @@ def test_a_cluster_becomes_a_complete_record(data_dir, records, tmp_path, datase
     mean = train.mean(0)
     circuit = hyperspn.EiNet(poon_domingos((4, 4), [1], 2, SHAPES[dataset][2]), 3, weights=weights, seed=1)
     decay = {"weights" if weights == "direct" else "embeddings": 1e-4, "leaves": 1e-4}
-    options = {"steps": 12, "evaluate_every": 3, "patience": 2, "batch_size": 10, "weight_decay": decay}
+    options = {"steps": 12, "evaluate_every": 3, "batch_size": 10, "weight_decay": decay}
     history = hyperspn.fit(circuit, (train - mean) / 255, (valid - mean) / 255, **options, seed=1, progress=False)
     assert record["test"] == pytest.approx(circuit.log_prob((test - mean) / 255).mean().item(), rel=1e-4)
     assert record["valid"] == pytest.approx(history.best_valid, rel=1e-4)
@@ -197,5 +197,4 @@ def test_committed_records_are_complete_and_consistent():
         best = int(np.argmax(record["curve"]["valid"]))
         assert record["best_step"] == record["curve"]["steps"][best], run
         assert record["valid"] == pytest.approx(record["curve"]["valid"][best], abs=1e-5), run
-        ended = record["steps"] == record["schedule"]["steps"]
-        assert ended or len(record["curve"]["steps"]) - 1 - best == experiment.patience, run
+        assert record["steps"] == record["schedule"]["steps"], run

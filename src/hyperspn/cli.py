@@ -171,8 +171,8 @@ def train(
     learning_rate: Annotated[float | None, typer.Option(help="Of Adam; else what suits.")] = None,
     weight_decay: Annotated[float | None, typer.Option(help="Of Adam: the L2 penalty; else what suits.")] = None,
     annealing: Annotated[bool | None, typer.Option(help="Of Adam: whether the learning rate falls to 0.")] = None,
-    step_size: Annotated[float, typer.Option(help="Of EM: how far to go towards the optimum of a batch.")] = 1.0,
-    pseudocount: Annotated[float, typer.Option(help="Of EM: rows' worth of uniform flow for each sum.")] = 0.0,
+    step_size: Annotated[float | None, typer.Option(help="Of EM: how far to go towards a batch's optimum.")] = None,
+    pseudocount: Annotated[float | None, typer.Option(help="Of EM: rows' worth of uniform flow for each sum.")] = None,
     dropout: Annotated[float, typer.Option(help="Probability of an edge of a sum to be dropped.")] = 0.0,
     softening: Annotated[float, typer.Option(help="Part of a category that counts for all alike.")] = 0.0,
     drop: Annotated[list[str] | None, typer.Option(help="A column of the table to leave out.")] = None,
@@ -195,7 +195,6 @@ def train(
     )
     splits = tables.load(data, seed, drop or (), data_dir)
     families = splits.schema.families()
-    is_em = optimizer is Optimizer.em
     options: dict[str, Any] = {
         "steps": steps,
         "batch_size": batch_size,
@@ -204,7 +203,7 @@ def train(
         "optimizer": optimizer.value,
         "learning_rate": learning_rate,
         "weight_decay": weight_decay,
-        "annealing": False if is_em and annealing is None else annealing,
+        "annealing": annealing,
         "step_size": step_size,
         "pseudocount": pseudocount,
         "dropout": dropout,

@@ -25,6 +25,7 @@ BATCH_SIZE, SMALLEST_BATCH = 200, 50
 PASSES, FEWEST, MOST = 25, 800, 4000
 FEW_VARIABLES = 100
 EVALUATIONS = 20
+EM_STEPS, PSEUDOCOUNT = 100, 1.0
 LEARNING_RATES = {"embeddings": 2e-2, "network": 2e-2}
 PRIOR = 8.0
 ROUNDS = {"short": (0.1, 3), "long": (0.4, 1)}  # the part of the steps, and how many recipes remain
@@ -67,28 +68,29 @@ class Recipe(NamedTuple):
         return circuit
 
     def schedule(self, rows: int, variables: int, **given: Any) -> dict[str, Any]:
-        """How to learn a table of this size with Adam: arguments of `fit`, with those that are given in place of its own.
+        """How to learn a table of this size: arguments of `fit`, with those that are given, not None, in place of its own.
 
-        Some 25 passes over the rows, but not less than 800 steps nor more than 4,000, or 400,000 / variables where these
-        are fewer than 100: cheaper steps may be more. The learning rates fall to 0; those of HyperSPN networks begin at
-        four times the published ones. The heads and bases of factored weights have a normal prior:
-        ``PRIOR / 2 |parameters|^2`` is added to the loss of all rows together.
+        With Adam some 25 passes over the rows, but not less than 800 steps nor more than 4,000, or 400,000 / variables
+        where these are fewer than 100: cheaper steps may be more. The learning rates fall to 0; those of HyperSPN networks
+        begin at four times the published ones. The heads and bases of factored weights have a normal prior:
+        ``PRIOR / 2 |parameters|^2`` is added to the loss of all rows together. EM takes 100 steps with all rows.
         """
         given = {name: value for name, value in given.items() if value is not None}
-        batch_size = whole("batch_size", given.get("batch_size", min(BATCH_SIZE, max(SMALLEST_BATCH, rows // 20))))
+        own = _em(rows) if given.get("optimizer") == "em" else self._adam(rows, variables, given.get("batch_size"))
+        own |= given
+        return {"evaluate_every": max(1, whole("steps", own["steps"]) // EVALUATIONS)} | own
+
+    def _adam(self, rows: int, variables: int, batch_size: int | None) -> dict[str, Any]:
+        if batch_size is None:
+            batch_size = min(BATCH_SIZE, max(SMALLEST_BATCH, rows // 20))
         most = MOST * FEW_VARIABLES // min(FEW_VARIABLES, variables)
-        steps = whole("steps", given.get("steps", min(most, max(FEWEST, PASSES * rows // batch_size))))
-        own: dict[str, Any] = {
-            "steps": steps,
-            "batch_size": batch_size,
-            "evaluate_every": max(1, steps // EVALUATIONS),
-            "annealing": True,
-        }
+        steps = min(most, max(FEWEST, PASSES * rows // whole("batch_size", batch_size)))
+        own: dict[str, Any] = {"steps": steps, "batch_size": batch_size, "annealing": True}
         if self.weights == "hyper":
             own["learning_rate"] = LEARNING_RATES
         if self.weights == "factored":
             own["weight_decay"] = {"heads": PRIOR * min(1.0, batch_size / rows)}
-        return own | given
+        return own
 
     def _graph(self, train: np.ndarray, families: Sequence[LeafFamily], seed: int) -> RegionGraph:
         shared = self.weights == "factored"
@@ -116,6 +118,10 @@ RECIPES = {
     },
 }
 """For each kind of model the recipes among which to choose."""
+
+
+def _em(rows: int) -> dict[str, Any]:
+    return {"steps": EM_STEPS, "batch_size": rows, "pseudocount": PSEUDOCOUNT}
 
 
 def candidates(model: str, structure: str, **options: Any) -> dict[str, Recipe]:

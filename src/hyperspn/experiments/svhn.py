@@ -35,10 +35,9 @@ PUBLISHED = {"improvement_published": 9.0, "improvement_published_std": 4.0, "im
 
 
 class Experiment(NamedTuple):
-    """How images are clustered and their clusters learned: as published, but for the number of clusters and the cuts.
+    """How images are clustered and their clusters learned: as published, but for the clusters, cuts and epochs.
 
-    A circuit is evaluated after each epoch, and its best one on the validation images counts. With `patience`, it is
-    trained until there are so many epochs without a better one; the published runs go to the end.
+    A circuit is evaluated after each epoch, and its best one on the validation images counts.
     """
 
     clusters: int
@@ -46,7 +45,6 @@ class Experiment(NamedTuple):
     layer_size: int = 40
     batch_size: int = 10
     epochs: int = 100
-    patience: int | None = None
 
     def build(self, shape: Sequence[int], method: str, seed: int) -> Circuit:
         *sides, channels = shape
@@ -54,7 +52,7 @@ class Experiment(NamedTuple):
         return EiNet(structure, self.layer_size, weights="hyper" if method == "hyperspn" else "direct", seed=seed)
 
 
-EXPERIMENTS = {"svhn": Experiment(100), "svhn5000": Experiment(10), "mnist": Experiment(10, delta=7, patience=10)}
+EXPERIMENTS = {"svhn": Experiment(100), "svhn5000": Experiment(10), "mnist": Experiment(10, delta=7, epochs=20)}
 SCALED = ("svhn5000", "mnist")
 
 
@@ -136,7 +134,6 @@ def train(
     options: dict[str, Any] = {
         "steps": experiment.epochs * epoch,
         "evaluate_every": epoch,
-        "patience": experiment.patience,
         "batch_size": experiment.batch_size,
         "weight_decay": {
             group["name"]: WEIGHT_DECAY for group in circuit.parameter_groups() if group["name"] != "network"
