@@ -4,6 +4,8 @@ import torch
 
 from worlds import all_worlds
 
+import hyperspn
+
 from hyperspn import Categorical, Gaussian
 from hyperspn.recipes import PRIOR, RECIPES, Recipe, search
 from hyperspn.weights import DirectWeights, FactoredWeights, HyperWeights
@@ -78,10 +80,34 @@ def test_the_schedule_of_em_takes_all_rows():
 def test_the_search_chooses_on_validation_and_goes_on(tmp_path):
     alone = {f"alone{seed}": Recipe(layer_size=1, replicas=1) for seed in range(3)}
     recipes = alone | {"trees": Recipe("chow-liu", "direct", replicas=2)}
-    options = {"folder": tmp_path, "steps": 400, "progress": False}
-    assert search(recipes, pairs(200), pairs(100, 1), **options) == "trees"
+    options = {"folder": tmp_path, "steps": 400, "progress": False, "notes": {"by": "me"}}
+    found = search(recipes, pairs(200), pairs(100, 1), **options)
+    assert found.name == "trees"
     runs = {path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("model.safetensors")}
-    assert runs == {f"short/{name}" for name in recipes} | {"long/trees", "long/alone0", "long/alone1"}
-    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")}
-    assert search(recipes, pairs(200), pairs(100, 1), **options) == "trees"
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.pt")} == stamps
+    rounds = {"short": [*recipes], "long": ["trees", "alone0", "alone1"], "full": ["trees", "alone0"]}
+    assert runs == {f"trials/{label}/{name}" for label in rounds for name in rounds[label]} | {"."}
+    loaded = hyperspn.load(tmp_path / "model.safetensors")
+    assert loaded.notes == {"by": "me"}
+    assert loaded.log_prob(pairs(100, 1)).double().mean().item() == pytest.approx(max(found.history.valid), abs=1e-5)
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("trials/**/*.pt")}
+    assert search(recipes, pairs(200), pairs(100, 1), **options).history == found.history
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("trials/**/*.pt")} == stamps
+
+
+def test_the_search_returns_the_best_of_all_rounds():
+    train, valid = pairs(40), pairs(100, 1)
+    recipes = {name: Recipe(layer_size=5, replicas=10) for name in "abcd"}
+    options = {"seed": 0, "progress": False, "steps": 500, "batch_size": 40, "evaluate_every": 500}
+    found = search(recipes, train, valid, **options)
+    parts = [recipes["a"].train(train, valid, part=part, **options)[1].best_valid for part in (0.1, 0.4, 1)]
+    assert found.history.best_valid == max(parts)
+
+
+def test_the_search_does_not_replace_another_run(tmp_path):
+    recipes = {name: Recipe(layer_size=size, replicas=1) for name, size in (("a", 1), ("b", 2))}
+    options = {"folder": tmp_path, "steps": 4, "progress": False}
+    search({"a": recipes["a"]}, pairs(50), pairs(50, 1), seed=3, **options)
+    before = (tmp_path / "model.safetensors").read_bytes()
+    with pytest.raises(ValueError, match=r"found another run in .*: choose another folder"):
+        search(recipes, pairs(50), pairs(50, 1), **options)
+    assert (tmp_path / "model.safetensors").read_bytes() == before

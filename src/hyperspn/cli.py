@@ -21,7 +21,6 @@ from . import __version__, datasets, experiments, pictures, tables
 from .circuit import Circuit
 from .circuit import load as load_circuit
 from .experiments import ARTEFACTS
-from .learning import fit
 from .leaves import Categorical, Gaussian, LeafFamily
 from .recipes import RECIPES, candidates, search
 from .sectors import Sectors
@@ -157,7 +156,7 @@ def train(
     data: Annotated[str, typer.Argument(help="A data set's name or folder, or a table .csv, .tsv, .parquet, .npy.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the model; the same again resumes.")],
     model: Annotated[Model, typer.Option(help="Who writes the weights.")] = Model.hyperspn,
-    structure: Annotated[str, typer.Option(help=f"{', '.join(STRUCTURES)}; or auto: a short trial of each.")] = "auto",
+    structure: Annotated[str, typer.Option(help=f"{', '.join(STRUCTURES)}; or auto: the best of them.")] = "auto",
     layer_size: Annotated[int | None, typer.Option(help="Sum nodes per region k; else what suits.")] = None,
     replicas: Annotated[int | None, typer.Option(help="Number of trees r; else what suits.")] = None,
     embedding_dim: Annotated[int | None, typer.Option(help="Size of a sector's embedding; else 5.")] = None,
@@ -194,7 +193,6 @@ def train(
         hidden=_integers(hidden) or None,
     )
     splits = tables.load(data, seed, drop or (), data_dir)
-    families = splits.schema.families()
     options: dict[str, Any] = {
         "steps": steps,
         "batch_size": batch_size,
@@ -208,33 +206,28 @@ def train(
         "pseudocount": pseudocount,
         "dropout": dropout,
         "softening": softening,
+        "seed": seed,
+        "progress": not as_json,
     }
-    common: dict[str, Any] = {"seed": seed, "progress": not as_json}
     if not as_json:
         _show_columns(splits.schema)
-    try:
-        name = next(iter(recipes))
         if len(recipes) > 1:
-            folder = out / "trials"
-            if not as_json:
-                print(f"trying {', '.join(recipes)} for a tenth of the steps, and then the best three for four tenths")
-            name = search(recipes, splits.train, splits.valid, families, folder=folder, **common, **options)
-        circuit = recipes[name].build(splits.train, families, seed)
-        circuit.notes = {"data": data, "seed": seed, "drop": drop or [], "schema": splits.schema.to_dict()}
-        if not as_json:
-            print(f"structure: {name}\n{circuit}")
-        schedule = recipes[name].schedule(*splits.train.shape, **options)
-        history = fit(circuit, splits.train, splits.valid, **schedule, **common, folder=out)
+            print(f"trying {', '.join(recipes)}: all for a tenth of the steps, then the best ones for longer")
+    notes = {"data": data, "seed": seed, "drop": drop or [], "schema": splits.schema.to_dict()}
+    try:
+        best = search(recipes, splits.train, splits.valid, splits.schema.families(), notes=notes, folder=out, **options)
     except KeyboardInterrupt:
         print(f"hyperspn: interrupted; the same command goes on with {out}", file=sys.stderr)
         raise typer.Exit(130) from None
+    if not as_json:
+        print(best.circuit)
     found = {
-        "structure": name,
-        "step": history.best_step,
-        "valid": _mean_log_prob(circuit, splits.schema, splits.valid),
-        "test": _mean_log_prob(circuit, splits.schema, splits.test),
-        "parameters": circuit.num_parameters,
-        "seconds": round(history.seconds, 1),
+        "structure": best.name,
+        "step": best.history.best_step,
+        "valid": _mean_log_prob(best.circuit, splits.schema, splits.valid),
+        "test": _mean_log_prob(best.circuit, splits.schema, splits.test),
+        "parameters": best.circuit.num_parameters,
+        "seconds": round(best.history.seconds, 1),
     }
     _report(found, list(found.items()), ("", str(out)), as_json)
 

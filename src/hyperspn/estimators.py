@@ -14,7 +14,6 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from . import learning
 from .learning.train import whole
 from .recipes import Recipe, candidates, search
 from .tables import Schema, Table, recognise, split, table_of
@@ -129,13 +128,12 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         train, valid = (x[rows] for rows in self._split(len(x), seed))
         names = ("steps", "batch_size", "evaluate_every", "patience", "weight_decay", "learning_rate", "dropout")
         options = {name: getattr(self, name) for name in names}
-        common: dict[str, Any] = {"seed": seed, "progress": bool(self.verbose)}
-        recipe = self._recipe(train, valid, schema, options | common)
-        circuit = recipe.build(train, schema.families(), seed)
+        options |= {"seed": seed, "progress": bool(self.verbose)}
         if not len(valid):
             valid, options["patience"] = None, None
-        self.history_ = learning.fit(circuit, train, valid, **recipe.schedule(*train.shape, **options), **common)
-        self.circuit_ = circuit.requires_grad_(False).double()
+        best = search(self._recipes(valid is not None), train, valid, schema.families(), **options)
+        self.history_ = best.history
+        self.circuit_ = best.circuit.requires_grad_(False).double()
         self.schema_ = schema
         self._header = X.iloc[:0] if _is_frame(X) else None
         return self
@@ -246,18 +244,14 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         train, valid, _ = split(rows, seed, (1 - share, share, 0) if rows > 1 else (1, 0, 0))
         return train, valid
 
-    def _recipe(self, train: np.ndarray, valid: np.ndarray, schema: Schema, options: dict[str, Any]) -> Recipe:
-        """The recipe of the structure, or of the best one in short trials."""
+    def _recipes(self, can_choose: bool) -> dict[str, Recipe]:
+        """The recipes among which to choose: for "auto" all, or learned orders where no validation rows can decide."""
         sizes = {name: getattr(self, name) for name in ("layer_size", "replicas", "embedding_dim")}
         given: dict[str, Any] = {name: whole(name, size) for name, size in sizes.items() if size is not None}
         if self.hidden is not None:
             given["hidden"] = tuple(whole("a width in hidden", width) for width in self.hidden)
-        recipes = candidates(self.model, self.structure, **given)
-        if len(recipes) == 1:
-            return recipes[self.structure]
-        if not len(valid):
-            return recipes["learned"]
-        return recipes[search(recipes, train, valid, schema.families(), **options)]
+        structure = self.structure if can_choose or self.structure != "auto" else "learned"
+        return candidates(self.model, structure, **given)
 
     def _array(self, table: Table) -> np.ndarray:
         """A complete table as an array of numbers, or of objects where there are strings, (rows, columns)."""

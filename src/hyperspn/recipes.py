@@ -12,7 +12,8 @@ import numpy as np
 
 from .circuit import Circuit
 from .datasets import did_you_mean
-from .learning import fit, warm_start
+from .learning import History, fit, warm_start
+from .learning.checkpoint import copy_run
 from .learning.train import whole
 from .leaves import Categorical, Histogram, LeafFamily
 from .models import SPN, HyperSPN
@@ -28,7 +29,7 @@ EVALUATIONS = 20
 EM_STEPS, PSEUDOCOUNT = 100, 1.0
 LEARNING_RATES = {"embeddings": 2e-2, "network": 2e-2}
 PRIOR = 8.0
-ROUNDS = {"short": (0.1, 3), "long": (0.4, 1)}  # the part of the steps, and how many recipes remain
+ROUNDS = {"short": (0.1, 3), "long": (0.4, 2), "full": (1.0, 1)}  # the part of the steps, and how many recipes remain
 
 
 class Recipe(NamedTuple):
@@ -79,6 +80,31 @@ class Recipe(NamedTuple):
         own = _em(rows) if given.get("optimizer") == "em" else self._adam(rows, variables, given.get("batch_size"))
         own |= given
         return {"evaluate_every": max(1, whole("steps", own["steps"]) // EVALUATIONS)} | own
+
+    def train(
+        self,
+        train: np.ndarray,
+        valid: np.ndarray | None = None,
+        leaves: Sequence[LeafFamily] | None = None,
+        *,
+        part: float = 1.0,
+        notes: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        folder: str | os.PathLike[str] | None = None,
+        progress: bool = True,
+        **given: Any,
+    ) -> tuple[Circuit, History]:
+        """Builds a circuit for a table and learns it, in a part of the steps of the schedule if less than 1.
+
+        Arguments are those of `build`, `schedule` and `fit`, and the `notes` that the circuit and its file carry.
+        """
+        circuit = self.build(train, leaves, seed)
+        circuit.notes = dict(notes or {})
+        schedule = self.schedule(*train.shape, **given)
+        if part < 1:
+            steps = max(1, int(part * schedule["steps"]))
+            schedule |= {"steps": steps, "evaluate_every": max(1, steps // 2), "patience": None}
+        return circuit, fit(circuit, train, valid, **schedule, seed=seed, folder=folder, progress=progress)
 
     def _adam(self, rows: int, variables: int, batch_size: int | None) -> dict[str, Any]:
         if batch_size is None:
@@ -143,62 +169,61 @@ def candidates(model: str, structure: str, **options: Any) -> dict[str, Recipe]:
     return {name: known[name]._replace(**given) for name in known if structure in ("auto", name)}
 
 
+class Trained(NamedTuple):
+    """A circuit that was trained, how it went, the name of its recipe, and its folder if it has one."""
+
+    circuit: Circuit
+    history: History
+    name: str
+    folder: Path | None
+
+    @property
+    def value(self) -> float:
+        """The best value on the validation rows; 0 without any."""
+        return max(self.history.valid, default=0.0)
+
+
 def search(
     recipes: Mapping[str, Recipe],
     train: np.ndarray,
-    valid: np.ndarray,
+    valid: np.ndarray | None,
     leaves: Sequence[LeafFamily] | None = None,
     *,
-    seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
-    progress: bool = True,
     **options: Any,
-) -> str:
-    """Trains circuits by recipes for a while, and returns the name of the best on the validation rows.
+) -> Trained:
+    """Trains circuits by recipes, ever fewer of them for ever longer, and returns the best on the validation rows.
 
-    All of them for a tenth of the steps, and then the best three for four tenths.
+    All of them for a tenth of the steps, the best three for four tenths, and the best two for all; a single recipe at
+    once for all. Since small tables are soon learned by heart, the best of all may be one that was trained briefly.
 
     Arguments:
         recipes: The candidates, by name.
         train: The rows to learn, (rows, variables).
-        valid: The rows that decide.
+        valid: The rows that decide; a single recipe does without.
         leaves: The families of leaf distributions; by default those of binary variables.
-        seed: Determines everything that is random.
-        folder: Where to keep the runs, so that an interrupted search can go on.
-        progress: Whether to show progress bars.
-        options: Arguments of `fit` in place of those in the recipes' schedules, unless None.
+        folder: Where to keep the best run, and all of them in ``trials``, so that an interrupted search can go on.
+        options: Further arguments of `Recipe.train`.
 
     Example:
         >>> rows = np.random.default_rng(0).integers(0, 2, (200, 2)).repeat(3, axis=1)
         >>> recipes = {"small": Recipe(layer_size=1, replicas=1), "large": Recipe(replicas=10)}
-        >>> search(recipes, rows[:100], rows[100:], steps=600, progress=False)
+        >>> search(recipes, rows[:100], rows[100:], steps=100, progress=False).name
         'large'
     """
-    names = list(recipes)
+    place = None if folder is None else Path(folder)
+    trials = place / "trials" if place and len(recipes) > 1 else None
+    names, found = list(recipes), list[Trained]()
     for label, (part, remaining) in ROUNDS.items():
-        if len(names) > remaining:
-            own = None if folder is None else Path(folder) / label
-            trial = _Trial(train, valid, leaves, part, own, {**options, "seed": seed, "progress": progress})
-            values = {name: trial.value(name, recipes[name]) for name in names}
-            names = sorted(names, key=lambda name: -values[name])[:remaining]
-    return names[0]
-
-
-class _Trial(NamedTuple):
-    """A table, and how recipes are tried on it."""
-
-    train: np.ndarray
-    valid: np.ndarray
-    leaves: Sequence[LeafFamily] | None
-    part: float
-    folder: Path | None
-    options: dict[str, Any]
-
-    def value(self, name: str, recipe: Recipe) -> float:
-        """The best validation value of a circuit that is trained for a part of the steps."""
-        schedule = recipe.schedule(*self.train.shape, **self.options)
-        steps = max(1, int(self.part * schedule["steps"]))
-        schedule |= {"steps": steps, "evaluate_every": max(1, steps // 2), "patience": None}
-        circuit = recipe.build(self.train, self.leaves, schedule["seed"])
-        folder = None if self.folder is None else self.folder / name
-        return max(fit(circuit, self.train, self.valid, **schedule, folder=folder).valid)
+        if part == 1 or len(names) > remaining:
+            places = {name: trials / label / name if trials else place for name in names}
+            runs = [
+                Trained(*recipes[name].train(train, valid, leaves, part=part, folder=own, **options), name, own)
+                for name, own in places.items()
+            ]
+            names = [run.name for run in sorted(runs, key=lambda run: -run.value)[:remaining]]
+            found = [max(found + runs, key=lambda run: run.value)]
+    best = found[0]
+    if place and best.folder and best.folder != place:
+        copy_run(best.folder, place)
+    return best

@@ -8,8 +8,10 @@ import os
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from io import BytesIO
 from pathlib import Path
+from shutil import copyfileobj
 from typing import IO, Any, Protocol
 from zipfile import ZipFile
 
@@ -24,6 +26,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+CHECKPOINT, LOG, MODEL = "checkpoint.pt", "log.jsonl", "model.safetensors"
 FORMAT = "hyperspn checkpoint"
 FORMAT_VERSION = 1
 
@@ -51,9 +54,9 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike[str], arguments: dict[str, Any]) -> None:
         self.arguments = arguments
-        self.checkpoint = Path(path) / "checkpoint.pt"
-        self.log = Path(path) / "log.jsonl"
-        self.model = Path(path) / "model.safetensors"
+        self.checkpoint = Path(path) / CHECKPOINT
+        self.log = Path(path) / LOG
+        self.model = Path(path) / MODEL
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
 
     def resume(self, circuit: Circuit, optimizer: Learner) -> tuple[list[Evaluation], Parameters]:
@@ -103,6 +106,18 @@ class Folder:
         """Writes the model, unless it is there already."""
         if not self.model.exists():
             circuit.save(self.model)
+
+
+def copy_run(source: Path, target: Path) -> None:
+    """Copies the files of a finished run to another folder, unless that has a run of its own: a `ValueError`."""
+    there = target / CHECKPOINT
+    if there.exists() and there.read_bytes() != (source / CHECKPOINT).read_bytes():
+        raise ValueError(
+            f"expected a folder for the run in {source}, found another run in {target}: choose another folder"
+        )
+    for name in (LOG, MODEL, CHECKPOINT):
+        with open(source / name, "rb") as content:
+            write(target / name, partial(copyfileobj, content))
 
 
 def copied(circuit: Circuit) -> Parameters:
