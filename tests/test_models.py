@@ -1,4 +1,6 @@
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from time import sleep
 
 import pytest
 import torch
@@ -20,6 +22,17 @@ def test_seeds_decide_everything_and_leave_the_global_state_alone(assemble):
     for name, value in first.state_dict().items():
         assert torch.equal(value, second.state_dict()[name])
     assert not torch.equal(first.mixture, other.mixture)
+
+
+def test_seeds_decide_in_threads_too(monkeypatch):
+    structure, seeds = binary_trees(40, replicas=5), range(8)
+    manual_seed = torch.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: (manual_seed(seed), sleep(0.01)))  # let others in
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda seed: HyperSPN(40, seed=seed, structure=structure), seeds))
+    for seed, circuit in zip(seeds, found, strict=True):
+        alone = HyperSPN(40, seed=seed, structure=structure).state_dict()
+        assert all(torch.equal(value, alone[name]) for name, value in circuit.state_dict().items())
 
 
 def test_the_defaults_are_the_published_ones():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from threading import Lock
 from typing import Literal
 
 import torch
@@ -15,6 +16,8 @@ from .structures import RegionGraph, binary_trees
 from .weights import DirectWeights, FactoredWeights, HyperWeights, Initialisation, WeightSource
 
 LeafChoice = LeafFamily | Sequence[LeafFamily]
+
+_SEEDING = Lock()
 
 
 def SPN(
@@ -162,7 +165,7 @@ def _families(num_variables: int, leaves: LeafChoice) -> list[LeafFamily]:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Starting values from the seed; the global random state stays as it was."""
-    with torch.random.fork_rng(devices=[]):
+    """Starting values from the seed; the global random state, one for all threads, stays as it was."""
+    with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
