@@ -77,7 +77,9 @@ class Recipe(NamedTuple):
         ``PRIOR / 2 |parameters|^2`` is added to the loss of all rows together. EM takes 100 steps with all rows.
         """
         given = {name: value for name, value in given.items() if value is not None}
-        own = _em(rows) if given.get("optimizer") == "em" else self._adam(rows, variables, given.get("batch_size"))
+        own: dict[str, Any] = {"steps": EM_STEPS, "batch_size": rows, "pseudocount": PSEUDOCOUNT}
+        if given.get("optimizer") != "em":
+            own = self._adam(rows, variables, given.get("batch_size"))
         own |= given
         return {"evaluate_every": max(1, whole("steps", own["steps"]) // EVALUATIONS)} | own
 
@@ -144,10 +146,6 @@ RECIPES = {
     },
 }
 """For each kind of model the recipes among which to choose."""
-
-
-def _em(rows: int) -> dict[str, Any]:
-    return {"steps": EM_STEPS, "batch_size": rows, "pseudocount": PSEUDOCOUNT}
 
 
 def candidates(model: str, structure: str, **options: Any) -> dict[str, Recipe]:
