@@ -213,6 +213,34 @@ def test_log_likelihoods_below_minus_10000(monkeypatch, weights_at_once):
         torch.testing.assert_close(single[name].double(), gradient, rtol=0, atol=1e-4 * gradient.abs().max().item())
 
 
+DEEP = {
+    "balanced": binary_trees(40, replicas=2),
+    "random": random_forest(40, trees=2, seed=0),
+    "chain": RegionGraph.from_regions(
+        [{"variables": [v]} for v in range(40)] + [{"partitions": [[38 + v if v > 1 else 0, v]]} for v in range(1, 40)]
+    ),
+}
+
+
+@pytest.mark.parametrize("share", [0.03, 1.0], ids=["some", "all"])
+@pytest.mark.parametrize("gap", [15, 60, 250])
+@pytest.mark.parametrize("structure", DEEP.values(), ids=DEEP)
+def test_weights_that_are_nearly_zero(structure, gap, share):
+    """What vanishes in single precision is small at the root, or is found again in double precision."""
+    one, other = pair(structure, SPN, layer_size=5, dtype=torch.float32)
+    generator = torch.Generator().manual_seed(0)
+    for ours, theirs in zip(one.weights.parameters(), other.weights.parameters(), strict=True):
+        sharp = torch.rand(ours.shape, generator=generator) < share
+        ours.data = theirs.data = torch.randn(ours.shape, generator=generator) * torch.where(sharp, gap, 1)
+    x = one.sample(20, generator)
+    x = torch.cat([x, torch.randint(2, (20, 40), generator=generator)])
+    exact = other.double()
+    torch.testing.assert_close(one.log_prob(x).double(), exact.log_prob(x), rtol=1e-5, atol=1e-5)
+    found = gradients(one, x)
+    for name, gradient in gradients(exact, x).items():
+        torch.testing.assert_close(found[name].double(), gradient, rtol=0, atol=1e-4 * gradient.abs().max().item())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_sixteen_leaves_at_exp_minus_50(dtype):
     circuit = SPN(16, layer_size=3, replicas=2, leaves=Gaussian(2), engine="native").to(dtype)

@@ -85,7 +85,7 @@ struct Blocks {
   // nearest caches, those of all places into the level-2 cache; but sums over few vectors do not pay.
   Blocks(int64_t samples, int lanes, int multiple, int64_t vector_bytes, int rows, int places, int64_t wanted) {
     const int64_t near = 80 << 10, far = 1600 << 10, fewest = 8;
-    int64_t total = std::max<int64_t>(1, (samples + lanes - 1) / lanes), row_bytes = (rows + 1) * vector_bytes;
+    int64_t total = std::max<int64_t>(1, (samples + lanes - 1) / lanes), row_bytes = (rows + 2) * vector_bytes;
     int64_t most = std::max(std::min(near / (4 * row_bytes), far / (places * row_bytes)), fewest);
     most = std::min(most, (total + wanted - 1) / wanted);
     most = std::max<int64_t>(most / multiple, 1) * multiple;
@@ -100,14 +100,14 @@ struct Blocks {
 template <class Real> struct Workspace {
   using Integer = typename Format<Real>::Integer;
   Buffer<Real> places, gradients, scratch;
-  Buffer<Integer> exponent, margin;
+  Buffer<Integer> exponent;
 
-  static int64_t places_size(const Program& program, int places, const Blocks& blocks) { return int64_t(places) * (program.rows + 1) * blocks.width; }
+  static int64_t places_size(const Program& program, int places, const Blocks& blocks) { return int64_t(places) * (program.rows + 2) * blocks.width; }
 
   Workspace(const Program& program, int places, int gradient_slots, const Blocks& blocks)
       : places(places_size(program, places, blocks)), gradients(int64_t(gradient_slots) * program.rows * blocks.width),
         scratch(scratch_rows(program.rows, program.max_children, program.max_columns) * blocks.width),
-        exponent(blocks.width), margin(blocks.width) {}
+        exponent(blocks.width) {}
 };
 
 template <class Real> Block<Real> make_block(const Program& program, const Tree& tree, const Data<Real>& data, const Blocks& blocks, int64_t block, bool tape) {
@@ -157,11 +157,11 @@ template <class Real> class Forest {
       Buffer<Real> weights(most_weights() + weight_slack);
       std::vector<unsigned char> flagged(blocks.width);
       visit(thread, [&](int64_t t, int64_t begin, int64_t end) {
-        bool risk = normalise(t, weights.get());
+        bool risky = normalise(t, weights.get());
         std::vector<int64_t> too_small;
         for (int64_t k = begin; k < end; ++k) {
-          Block<Real> b = block(t, k, false, weights.get(), workspace);
-          evaluate(b, t, risk, out + t * data.samples + b.first, flagged.data());
+          Block<Real> b = block(t, k, false, risky, weights.get(), workspace);
+          evaluate(b, t, out + t * data.samples + b.first, flagged.data());
           for (int64_t s = 0; s < b.valid; ++s)
             if (flagged[s]) too_small.push_back(b.first + s);
         }
@@ -216,14 +216,20 @@ template <class Real> class Forest {
       const Program& program = forest.program;
       for (size_t q = 0; q < forest.logits.size(); ++q) copy_sectors(program, forest.tree(t), forest.logits[q], int(q));
       const Data<Real>& all = forest.data;
-      for (size_t v = 0; v < program.categories.size(); ++v)
-        for (int64_t s : samples) {
-          const char* code = static_cast<const char*>(all.codes) + (int64_t(v) * all.samples + s) * all.code_bytes;
-          codes.insert(codes.end(), code, code + all.code_bytes);
-        }
-      for (int64_t row = 0; row < program.dense_rows(); ++row)
-        for (int64_t s : samples) dense.push_back(all.dense[row * all.samples + s]);
+      const int64_t variables = int64_t(program.categories.size());
+      codes.resize(variables * samples.size() * all.code_bytes);
+      if (all.code_bytes == 1) select((const int8_t*)all.codes, variables, all.samples, samples, (int8_t*)codes.data());
+      else if (all.code_bytes == 2) select((const int16_t*)all.codes, variables, all.samples, samples, (int16_t*)codes.data());
+      else select((const int32_t*)all.codes, variables, all.samples, samples, (int32_t*)codes.data());
+      dense.resize(program.dense_rows() * samples.size());
+      select(all.dense, program.dense_rows(), all.samples, samples, dense.data());
       data = {codes.data(), all.code_bytes, dense.data(), int64_t(samples.size()), all.missing};
+    }
+
+    // The given columns of a table of rows of that length.
+    template <class In, class Out> static void select(const In* row, int64_t rows, int64_t length, const std::vector<int64_t>& columns, Out* out) {
+      for (int64_t i = 0; i < rows; ++i, row += length)
+        for (int64_t column : columns) *out++ = row[column];
     }
 
     void copy_sectors(const Program& program, const Tree& own, const Sectors<const Real>& kind, int q) {
@@ -284,11 +290,11 @@ template <class Real> class Forest {
     blocks = Blocks(data.samples, kernel.lanes, kernel.vector_multiple, kernel.lanes * sizeof(Real), program.rows, places, wanted);
   }
 
-  // Normalised weights of a tree; returns whether some are so small that paths may be lost.
+  // Normalised weights of a tree; returns whether values may be too small for Real.
   bool normalise(int64_t t, Real* weights) const {
     Real smallest = 1;
     for (int64_t u = tree(t).first; u < tree(t).first + tree(t).nodes; ++u) smallest = std::min(smallest, normalise_node(program.nodes[u], logits, weights + program.nodes[u].weight));
-    return smallest < Real(std::ldexp(1.0, Format<Real>::tame));
+    return program.max_children > 2 || smallest < Real(std::ldexp(1.0, Format<Real>::tame));
   }
 
   // Calls f(tree, first block, last block) for the thread's share of all (tree, block).
@@ -305,30 +311,30 @@ template <class Real> class Forest {
     }
   }
 
-  Block<Real> block(int64_t t, int64_t k, bool tape, const Real* weights, Workspace<Real>& workspace) const {
+  Block<Real> block(int64_t t, int64_t k, bool tape, bool risky, const Real* weights, Workspace<Real>& workspace) const {
     Block<Real> b = make_block(program, tree(t), data, blocks, k, tape);
+    b.risky = risky;
     b.weights = weights;
     b.places = workspace.places.get(), b.gradients = workspace.gradients.get(), b.scratch = workspace.scratch.get();
-    b.exponent = workspace.exponent.get(), b.margin = workspace.margin.get();
+    b.exponent = workspace.exponent.get();
     workspace.exponent.fill(0);
-    workspace.margin.fill(1);
     return b;
   }
 
-  void evaluate(const Block<Real>& b, int64_t t, bool risk, Real* values, unsigned char* flagged) const {
+  void evaluate(const Block<Real>& b, int64_t t, Real* values, unsigned char* flagged) const {
     kernel.forward(b, 0, b.node_count);
-    kernel.values(b, tree(t).leaves, risk, values, flagged);
+    kernel.values(b, tree(t).leaves, values, flagged);
   }
 
   void tree_backward(int64_t t, int64_t begin, int64_t end, const Real* seed, Real* weights, Workspace<Real>& workspace, Buffer<Real>& gradient, Real* dense_gradient, std::vector<int64_t>& too_small) const {
     std::vector<unsigned char> flagged(blocks.width);
     std::vector<Real> values(blocks.width);
     gradient.fill(0);
-    bool risk = normalise(t, weights);
+    bool risky = normalise(t, weights);
     for (int64_t k = begin; k < end; ++k) {
-      Block<Real> b = block(t, k, true, weights, workspace);
+      Block<Real> b = block(t, k, true, risky, weights, workspace);
       b.weight_gradient = gradient.get(), b.dense_gradient = dense_gradient;
-      evaluate(b, t, risk, values.data(), flagged.data());
+      evaluate(b, t, values.data(), flagged.data());
       kernel.seed(b, seed + b.first, flagged.data());
       {
         RoundSubnormals here;
@@ -447,8 +453,8 @@ template <class Real> class State {
     places = Buffer<Real>(place_size * blocks.count);
     gradient_size = tape ? int64_t(tree.gradient_slots) * program.rows * blocks.width : 0;
     gradients = Buffer<Real>(gradient_size * blocks.count);
-    exponent = Buffer<Integer>(blocks.width * blocks.count), margin = Buffer<Integer>(blocks.width * blocks.count);
-    exponent.fill(0), margin.fill(1);
+    exponent = Buffer<Integer>(blocks.width * blocks.count);
+    exponent.fill(0);
   }
 
   // Evaluates nodes [first, last), the next ones in order.
@@ -477,7 +483,7 @@ template <class Real> class State {
     Workspace<Real> workspace(program, 0, 0, blocks);
     for (int64_t k = 0; k < blocks.count; ++k) {
       Block<Real> b = block(no_data, k, workspace, nullptr);
-      kernel.values(b, tree.leaves, risk, out + b.first, flagged + b.first);
+      kernel.values(b, tree.leaves, out + b.first, flagged + b.first);
     }
   }
 
@@ -510,9 +516,8 @@ template <class Real> class State {
   const Functions<Real>& kernel = functions<Real>();
   Blocks blocks;
   int64_t place_size = 0, gradient_size = 0, evaluated = 0, pending = tree.nodes;
-  bool risk = false;
   Buffer<Real> places, gradients;
-  Buffer<Integer> exponent, margin;
+  Buffer<Integer> exponent;
   std::vector<double> log_values, log_flows;
 
   const Node* nodes() const { return program.nodes.data() + tree.first; }
@@ -535,13 +540,11 @@ template <class Real> class State {
   Weights normalise(const std::vector<Sectors<const Real>>& logits, int64_t first, int64_t last) {
     Weights weights{Buffer<Real>(weights_end(last) - weights_begin(first) + weight_slack), nullptr};
     weights.start = weights.buffer.get() - weights_begin(first);
-    std::vector<Real> smallest(threads, Real(1));
     run_threads(threads, [&](int thread) {
       int64_t count = last - first;
       for (int64_t u = first + count * thread / threads; u < first + count * (thread + 1) / threads; ++u)
-        smallest[thread] = std::min(smallest[thread], normalise_node(nodes()[u], logits, weights.start + nodes()[u].weight));
+        normalise_node(nodes()[u], logits, weights.start + nodes()[u].weight);
     });
-    for (Real x : smallest) risk = risk || x < Real(std::ldexp(1.0, Format<Real>::tame));
     return weights;
   }
 
@@ -558,7 +561,8 @@ template <class Real> class State {
     Block<Real> b = make_block(program, tree, data, blocks, k, tape);
     b.weights = weights;
     b.places = places.get() + k * place_size, b.gradients = gradients.get() + k * gradient_size, b.scratch = workspace.scratch.get();
-    b.exponent = exponent.get() + k * blocks.width, b.margin = margin.get() + k * blocks.width;
+    b.exponent = exponent.get() + k * blocks.width;
+    b.risky = true;
     return b;
   }
 

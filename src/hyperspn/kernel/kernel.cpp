@@ -56,7 +56,6 @@ template <class Real> struct Kernel {
   static V largest(V a, V b) { return a > b ? a : b; }
   static V smallest(V a, V b) { return a < b ? a : b; }
   static I largest_int(I a, I b) { return a > b ? a : b; }
-  static I smallest_int(I a, I b) { return a < b ? a : b; }
   static V load(const Real* p) { V v; memcpy(&v, p, sizeof v); return v; }
   static void store(Real* p, V v) { memcpy(p, &v, sizeof v); }
   static Real power_of_two(int e) {
@@ -233,11 +232,13 @@ template <class Real> struct Kernel {
   const Block<Real>& b;
   const int K, vectors;
   const int64_t place_size;
+  const Real vanished;
   V *leaf, *product, *product_gradient, *likelihood, *likelihood_gradient, *lost, *ones, *prefix;
   V *tables, *other_tables;
   I *index, *other_index;
 
-  explicit Kernel(const Block<Real>& block) : b(block), K(block.rows), vectors(block.vectors), place_size(int64_t(K + 1) * vectors) {
+  explicit Kernel(const Block<Real>& block) : b(block), K(block.rows), vectors(block.vectors), place_size(int64_t(K + 2) * vectors),
+        vanished(power_of_two(Form::unit + 3 - Form::bias) * (block.rows > block.max_columns ? block.rows : block.max_columns)) {
     V* next = (V*)b.scratch;
     auto take = [&](int64_t rows) { V* p = next; next += rows * vectors; return p; };
     leaf = take(K), product = take(K), product_gradient = take(K);
@@ -253,6 +254,7 @@ template <class Real> struct Kernel {
   V* place(const Node& node) const { return (V*)b.places + (b.tape ? node.place : node.slot) * place_size; }
   // The power of two that the node's values were multiplied with; configurations apply theirs later.
   const V* scale(const Node& node) const { return node.type == INNER && !has_configurations(node) ? place(node) + int64_t(K) * vectors : ones; }
+  V* losses(const Node& node) const { return place(node) + int64_t(K + 1) * vectors; }
   V* prefix_at(int i) const { return prefix + (b.tape ? i : 0) * place_size; }
 
   // ---- leaves ----
@@ -352,14 +354,32 @@ template <class Real> struct Kernel {
   // The exponent of the largest value of a sample, not so small that the factor 2^(unit - exponent) overflows.
   static I safe_exponent(V top) { return largest_int(exponent_of(top), I{} + (Form::unit - Form::bias + 1)); }
 
-  // Accounts for dividing samples by 2^(exponent(top) - unit); bound: log2 of the largest possible value. Returns the factor.
-  V account(V top, int v, int bound) const {
-    I* exponent = (I*)b.exponent;
-    I* margin = (I*)b.margin;
+  // Accounts for dividing samples by 2^(exponent(top) - unit), after a product of `factors` children. Returns the factor.
+  V account(V top, V low, int v, int factors) const {
     I e = safe_exponent(top);
-    margin[v] = smallest_int(margin[v], e - (bound + Form::smallest));
-    exponent[v] += e - Form::unit;
-    return power_of_two(Form::unit - e);
+    V f = power_of_two(Form::unit - e);
+    ((I*)b.exponent)[v] += e - Form::unit;
+    if (b.risky) lost[v] = loss(lost[v], low, factors) * f;
+    return f;
+  }
+
+  // A loss is a bound for the errors of a node's values that are not small in comparison with the value itself: weights and values below
+  // the smallest number are rounded to zero. Such an error is at most `vanished`, times the largest value of the other child; it does not
+  // count if all sums are large in comparison. From the children on it grows by the same largest value, and by the scale.
+  V loss(V of_children, V low, int factors) const {
+    const Real growth = factors > 1 ? power_of_two(Form::unit + 1) : Real(1), precision = power_of_two(Form::mantissa + 1);
+    return (of_children + (low < vanished * growth * precision ? broadcast(vanished) : V{})) * growth;
+  }
+  void add_losses(const Node& node) const {
+    if (!b.risky || node.type != INNER) return;
+    const bool by_configuration = has_configurations(node);
+    for (int v = 0; v < vectors; ++v) lost[v] += by_configuration ? permute(configuration_tables(node)[K + 1], configuration_index(node)[v]) : losses(node)[v];
+  }
+  void add_losses(const Node& node, int first, int last) const {
+    for (int i = first; i < last; ++i) add_losses(child(node, i));
+  }
+  void clear_losses() const {
+    if (b.risky) memset((void*)lost, 0, sizeof(V) * vectors);
   }
 
   // Brings the largest value of every sample into [2^unit, 2^(unit+1)); factor_of(largest, smallest, v) gives the power of two.
@@ -377,34 +397,15 @@ template <class Real> struct Kernel {
       for (int i = 0; i < rows; ++i) repeat<width>([&](auto q) INLINE { x[int64_t(i) * vectors + v + q] *= f[q]; });
     }
   }
-  void rescale_and_account(V* x, int rows, int bound, V* factor) const {
-    rescale(x, rows, factor, [&](V top, V, int v) INLINE { return account(top, v, bound); });
+  void rescale_and_account(V* x, int rows, int factors, V* factor) const {
+    rescale(x, rows, factor, [&](V top, V low, int v) INLINE { return account(top, low, v, factors); });
   }
   void rescale_again(V* x, V* factor) const {
     rescale(x, K, factor, [&](V top, V, int) INLINE { return power_of_two(Form::unit - safe_exponent(top)); });
   }
 
-  // For a prefix of a product. lost: per sample, a bound for the products that vanished on the way, in the scale of the prefix.
-  void rescale_prefix(V* x, V* factor, bool first) const {
-    const V tiny = broadcast(power_of_two(Form::smallest - Form::unit / 2)), growth = broadcast(power_of_two(Form::unit + 1));
-    rescale(x, K, factor, [&](V top, V low, int v) INLINE {
-      V f = account(top, v, 2 * Form::unit);
-      V before = first ? V{} : lost[v] * growth * f;
-      lost[v] = smallest(largest(before, low * f < tiny ? tiny : V{}), growth);
-      return f;
-    });
-  }
-  void flag_lost(const V* factor) {
-    const V growth = broadcast(power_of_two(Form::unit + 1)), precision = broadcast(power_of_two(Form::mantissa + 3 - Form::unit));
-    I* margin = (I*)b.margin;
-    for (int v = 0; v < vectors; ++v) {
-      V bound = lost[v] * growth * factor[v] * precision;
-      margin[v] = bound > 1 ? I{} - 1 : margin[v];
-    }
-  }
-
   // ---- inner nodes above leaves that have few joint configurations: computed once per configuration ----
-  // Their place holds, like a leaf's look-up, the index of every sample, K tables, and the table of scales.
+  // Their place holds, like a leaf's look-up, the index of every sample, K tables, and the tables of scales and losses.
 
   int states(const Node& leaf_node) const { return leaf_node.columns + b.missing[leaf_node.variable]; }
   bool has_configurations(const Node& node) const {
@@ -467,22 +468,20 @@ template <class Real> struct Kernel {
   void forward_configurations(const Node& node) {
     configure(node);
     const Real* weight = b.weights + node.weight;
-    V top{}, *out = configuration_tables(node);
+    V top{}, low = broadcast(INFINITY), *out = configuration_tables(node);
     for (int o = 0; o < K; ++o, weight += K) {
       V total{};
       for (int j = 0; j < K; ++j) total += weight[j] * product[j];
       leaf[o] = total;
-      top = largest(top, total);
+      top = largest(top, total), low = smallest(low, total);
     }
-    const I e = safe_exponent(top), space = e - (node.children * Form::unit + Form::smallest), shift = e - Form::unit;
+    const I e = safe_exponent(top), shift = e - Form::unit;
     const V factor = out[K] = power_of_two(Form::unit - e);
     for (int o = 0; o < K; ++o) out[o] = leaf[o] * factor;
-    I *index = configuration_index(node), *exponent = (I*)b.exponent, *margin = (I*)b.margin;
+    out[K + 1] = loss(V{}, low, node.children) * factor;
+    I *index = configuration_index(node), *exponent = (I*)b.exponent;
     read_configurations(node, index);
-    for (int v = 0; v < vectors; ++v) {
-      exponent[v] += (I)permute((V)shift, index[v]);
-      margin[v] = smallest_int(margin[v], (I)permute((V)space, index[v]));
-    }
+    for (int v = 0; v < vectors; ++v) exponent[v] += (I)permute((V)shift, index[v]);
   }
 
   void backward_configurations(const Node& node, const V* gradient) {
@@ -528,7 +527,13 @@ template <class Real> struct Kernel {
     return running;
   }
   V* multiply_children(const Node& node) {
-    return multiply_children(node, [&](V* prefix, V* factor, int i) { rescale_prefix(prefix, factor, i == 1); });
+    add_losses(node, 0, 1);
+    V* result = multiply_children(node, [&](V* prefix, V* factor, int i) {
+      add_losses(node, i, i + 1);
+      rescale_and_account(prefix, K, 2, factor);
+    });
+    add_losses(node, node.children > 1 ? node.children - 1 : 1, node.children);
+    return result;
   }
   V* multiply_children_again(const Node& node) {
     return multiply_children(node, [&](V* prefix, V* factor, int) { rescale_again(prefix, factor); });
@@ -561,15 +566,15 @@ template <class Real> struct Kernel {
   }
 
   // out = W in, rescaled, for at most max_rows rows
-  template <class In> void sum_and_rescale(const Node& node, const In& in, int bound) {
+  template <class In> void sum_and_rescale(const Node& node, const In& in) {
     V* out = place(node);
     V* factor = out + int64_t(K) * vectors;
     with_constant<max_rows>(node.rows, [&](auto n) {
       sum_tile<n>(b.weights + node.weight, K, 1, in, K, vectors, [&](int v, auto& total) INLINE {
         repeat<wide(n)>([&](auto q) INLINE {
-          V top = total[0][q];
-          repeat<n>([&](auto i) INLINE { top = largest(top, total[i][q]); });
-          V f = factor[v + q] = account(top, v + q, bound);
+          V top = total[0][q], low = top;
+          repeat<n>([&](auto i) INLINE { top = largest(top, total[i][q]), low = smallest(low, total[i][q]); });
+          V f = factor[v + q] = account(top, low, v + q, node.children);
           repeat<n>([&](auto i) INLINE { out[int64_t(i) * vectors + v + q] = total[i][q] * f; });
         });
       });
@@ -577,24 +582,32 @@ template <class Real> struct Kernel {
   }
 
   void forward_node(const Node& node) {
-    V* out = place(node);
-    V* factor = out + int64_t(K) * vectors;
-    if (node.type != INNER) {
-      memcpy((void*)out, (void*)value(node, leaf), sizeof(V) * vectors);
-      return rescale_and_account(out, 1, Form::unit, factor);
-    }
     if (has_configurations(node)) return forward_configurations(node);
-    const int bound = node.children == 1 ? Form::unit : 2 * Form::unit;
-    if (node.children == 2 && K <= max_rows) return with_pair(node, [&](auto x, auto y, auto&, auto&) { sum_and_rescale(node, Product<decltype(x), decltype(y)>{x, y}, bound); });
+    clear_losses();
+    if (node.type == INNER) forward_inner(node);
+    else forward_leaf(node);
+    if (b.risky) memcpy((void*)losses(node), (const void*)lost, sizeof(V) * vectors);
+  }
+
+  // A leaf that is the root.
+  void forward_leaf(const Node& node) {
+    V* out = place(node);
+    memcpy((void*)out, (void*)value(node, leaf), sizeof(V) * vectors);
+    rescale_and_account(out, 1, 1, out + int64_t(K) * vectors);
+  }
+
+  void forward_inner(const Node& node) {
+    V* out = place(node);
+    if (node.children == 2) add_losses(node, 0, 2);
+    if (node.children == 2 && K <= max_rows) return with_pair(node, [&](auto x, auto y, auto&, auto&) { sum_and_rescale(node, Product<decltype(x), decltype(y)>{x, y}); });
     const V* p = node.children == 2 ? multiply_pair(node) : multiply_children(node);
     if (node.rows <= max_rows) {
-      sum_and_rescale(node, Values{p, vectors}, bound);
+      sum_and_rescale(node, Values{p, vectors});
     } else {
       if (p == out) p = (V*)memcpy((void*)product, (const void*)p, sizeof(V) * K * vectors);
       sum(b.weights + node.weight, K, 1, p, node.rows, K, out, vectors);
-      rescale_and_account(out, node.rows, bound, factor);
+      rescale_and_account(out, node.rows, node.children, out + int64_t(K) * vectors);
     }
-    if (node.children > 2) flag_lost(factor);
   }
 
   // ---- inner nodes, backward ----
@@ -687,17 +700,18 @@ inline float logarithm(float x) { return logf(x); }
 inline double logarithm(double x) { return log(x); }
 
 // logvalue = log(root / 2^unit) + (exponent + unit - unit * leaves) log 2
-template <class Real> void values(const Block<Real>& b, int leaves, bool risk, Real* logvalue, unsigned char* flagged) {
+template <class Real> void values(const Block<Real>& b, int leaves, Real* logvalue, unsigned char* flagged) {
   using Form = Format<Real>;
   const double log_two = 0.693147180559945309417232;
   const Node& root = b.nodes[b.node_count - 1];
   Kernel<Real> kernel(b);
   const Real* x = (const Real*)kernel.place(root);
-  const Real unit = Kernel<Real>::power_of_two(-Form::unit);
+  const Real* lost = (const Real*)kernel.losses(root);
+  const Real unit = Kernel<Real>::power_of_two(-Form::unit), acceptable = Kernel<Real>::power_of_two(Form::unit - Form::mantissa - 3);
   for (int64_t s = 0; s < b.valid; ++s) {
     double e = double(b.exponent[s]) + Form::unit - double(Form::unit) * leaves;
     logvalue[s] = Real(double(logarithm(x[s] * unit)) + e * log_two);
-    flagged[s] = b.margin[s] < 0 || (risk && e < Form::certain);
+    flagged[s] = x[s] * unit < 1 || (b.risky && lost[s] > acceptable);
   }
 }
 

@@ -22,17 +22,15 @@ template <> struct Format<float> {
   static constexpr int mantissa = 23, bias = 127;
   static constexpr int unit = 40;        // values are scaled to [2^unit, 2^(unit+1))
   static constexpr int seed = 20;        // seeds are multiplied by 2^seed
-  static constexpr int smallest = -82;   // log2 of a sum below which a sample is evaluated again, more exactly
-  static constexpr int tame = -55;       // log2 of the smallest weight of a tree without risk of lost paths
-  static constexpr int certain = -95;    // log2 of the value below which a tree with risk is evaluated again
+  static constexpr int tame = -55;       // log2 of the smallest weight with which products of two lose nothing
 };
 template <> struct Format<double> {
   using Integer = int64_t;
   static constexpr int mantissa = 52, bias = 1023;
-  static constexpr int unit = 300, seed = 150, smallest = -700, tame = -400, certain = -950;
+  static constexpr int unit = 300, seed = 150, tame = -400;
 };
 
-// One block of samples of one tree. A row is `vectors` vectors of samples; a place has K rows and its scale.
+// One block of samples of one tree. A row is `vectors` vectors of samples; a place has K rows, their scale and their loss.
 template <class Real> struct Block {
   using Integer = typename Format<Real>::Integer;
   const Node* nodes;        // of the tree
@@ -47,10 +45,10 @@ template <class Real> struct Block {
   const int32_t* dense_ptr;
   int64_t samples, first, valid;  // row length, the block's first sample, its number of samples
   bool tape;
+  bool risky;               // whether values may be too small for Real
   Real* places;
   Real* gradients;          // per gradient slot K rows; the root's slot is 0
   Integer* exponent;        // value = root * 2^(exponent - unit * leaves)
-  Integer* margin;          // negative: the sample must be recomputed
   Real* scratch;
   Real* weight_gradient;    // like weights
   Real* dense_gradient;     // like dense
@@ -68,7 +66,8 @@ template <class Real> struct Functions {
   // softmax of the rows of logits (row stride given; `readable` numbers can be read from there on); returns the smallest weight, -1 for NaN or a row of -inf
   Real (*normalise)(const Real* logits, int64_t readable, int64_t stride, int rows, int columns, Real* weights);
   void (*forward)(const Block<Real>&, int64_t first, int64_t last);
-  void (*values)(const Block<Real>&, int leaves, bool risk, Real* logvalue, unsigned char* flagged);
+  // flagged: the samples that must be evaluated again, more exactly
+  void (*values)(const Block<Real>&, int leaves, Real* logvalue, unsigned char* flagged);
   void (*seed)(const Block<Real>&, const Real* seeds, const unsigned char* flagged);
   void (*backward)(const Block<Real>&, int64_t first, int64_t last);
   // F = W (factor gradient) + flows (may be null); out = F, or F - W rowsum(F)
@@ -84,7 +83,7 @@ constexpr int weight_slack = 16;  // vectors of weights may be read beyond the l
 
 // Rows of scratch that a block needs.
 inline int64_t scratch_rows(int rows, int max_children, int max_columns) {
-  return int64_t(rows) * 3 + 2 * int64_t(max_columns) + 4 + 2 * int64_t(rows) + int64_t(max_children) * (rows + 1);
+  return int64_t(rows) * 3 + 2 * int64_t(max_columns) + 4 + 2 * int64_t(rows) + int64_t(max_children) * (rows + 2);
 }
 
 #define HYPERSPN_DECLARE(isa)                     \
