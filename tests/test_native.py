@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from worlds import ROWS, SHARED, WIDE_LEAVES, missing_patterns, sharpened
 
 from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN, RegionGraph
+from hyperspn.compiled import rounded_subnormals
 from hyperspn.engines import LayeredEngine, NativeEngine, native
 from hyperspn.engines.trees import Trees
 from hyperspn.sectors import Sectors
@@ -419,6 +420,17 @@ def test_subnormal_numbers_survive_in_the_rest_of_the_process():
     gradients(circuit, rows_of(circuit))
     assert (torch.tensor([1e-40]) * 0.5).item() > 0
     assert np.float32(1e-40) * np.float32(0.5) > 0
+
+
+def test_subnormal_numbers_are_rounded_on_all_threads_and_only_inside():
+    small = torch.full((1_000_000,), 1e-40)
+    with suppress(KeyError), rounded_subnormals():
+        assert (small * 0.5 == 0).all()
+        with rounded_subnormals():
+            pass
+        assert (small * 0.5 == 0).all()
+        raise KeyError
+    assert (small * 0.5 > 0).all()
 
 
 def kernel_inputs(batch=20):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import warnings
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
+
+import torch
 
 kernel: Any = None
 try:
@@ -16,3 +20,17 @@ except ImportError:
         "everything works, but circuits are evaluated by the slower layered engine",
         stacklevel=2,
     )
+
+
+@contextmanager
+def rounded_subnormals() -> Iterator[None]:
+    """Rounds numbers below the normal range to zero on PyTorch's threads, which are slow with them."""
+    if kernel is None:
+        yield
+        return
+    threads = torch.get_num_threads()
+    before = kernel.round_subnormals(True, threads)
+    try:
+        yield
+    finally:
+        kernel.round_subnormals(before, threads)

@@ -340,6 +340,7 @@ NB_MODULE(_kernel, m) {
   m.def("backward", &backward, "program"_a, "logits"_a, "codes"_a, "dense"_a.none(), "seed"_a, "trees"_a = nb::none(), "threads"_a = 1, "flows"_a = false, "bases"_a = nb::none());
   m.def("network_forward", &network_forward, "rows"_a, "weights"_a, "biases"_a, "threads"_a = 1);
   m.def("network_backward", &network_backward, "rows"_a, "weights"_a, "biases"_a, "gradient"_a, "threads"_a = 1);
+  m.def("round_subnormals", &round_subnormals, "on"_a, "threads"_a, "Whether PyTorch's threads round subnormal numbers to zero from now on; returns whether this one did.");
   m.def("instruction_set", &instruction_set, "The instruction set in use.");
   m.def("instruction_sets", &supported, "The instruction sets of this machine, best first.");
   m.attr("CATEGORICAL") = int(CATEGORICAL);

@@ -27,13 +27,26 @@ template <class Real> const Functions<Real>& functions();  // of the instruction
 class RoundSubnormals {
 #ifdef HYPERSPN_X86
  public:
-  RoundSubnormals() { _mm_setcsr(mode | 0x8040); }
+  static constexpr unsigned both_ways = 0x8040;  // as results and as arguments
+  RoundSubnormals() { _mm_setcsr(mode | both_ways); }
   ~RoundSubnormals() { _mm_setcsr(mode); }
 
  private:
   const unsigned mode = _mm_getcsr();
 #endif
 };
+
+// From now on, the threads round subnormal numbers to zero or not; returns whether this one did.
+inline bool round_subnormals(bool on, int threads) {
+#ifdef HYPERSPN_X86
+  constexpr unsigned both_ways = RoundSubnormals::both_ways;
+  const bool before = (_mm_getcsr() & both_ways) == both_ways;
+  run_threads(threads, [&](int) { _mm_setcsr(on ? _mm_getcsr() | both_ways : _mm_getcsr() & ~both_ways); });
+  return before;
+#else
+  return false;
+#endif
+}
 
 // Uninitialised memory, aligned for vectors.
 template <class T> class Buffer {

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..circuit import Circuit
+from ..compiled import rounded_subnormals
 from ..leaves import as_tensor
 from ..weights import WeightSource
 from .checkpoint import Evaluation, Folder, circuit_digest, copied, table_digest
@@ -193,7 +194,8 @@ def _learn(
         loss.backward()
     for group, rate in zip(learner.param_groups, rates, strict=True):
         group["lr"] = rate
-    learner.step()
+    with rounded_subnormals():  # the moments of gradients that vanish
+        learner.step()
 
 
 @torch.no_grad()
