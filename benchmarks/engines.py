@@ -114,6 +114,16 @@ def speed(variables: int, batch: int, model: str, peak: float) -> dict[str, obje
     return row
 
 
+def trained(model: str, steps: int = 4000) -> dict[str, object]:
+    """Whether steps stay as fast while weights become sharp and gradients vanish: on the built-in digits."""
+    rows = torch.from_numpy(hyperspn.datasets.load("digits").train)
+    step = training_step(getattr(hyperspn, model)(rows.shape[1]), rows, batch=500)
+    before = milliseconds(step)
+    for _ in range(steps):
+        step()
+    return {"model": model, "steps": steps, "step_before": before, "step_after": milliseconds(step)}
+
+
 LARGE = {
     "training, n=1556, k=5, r=50, batch 500": {"task": "train", "variables": 1556},
     "evaluation, n=4096, k=32, r=50, batch 50": {
@@ -134,16 +144,20 @@ def main() -> None:
     peak = fused_multiply_adds()
     sizes = SIZES[:3] if options.quick else SIZES
     rows = [speed(*size, model, peak) for size in sizes for model in ("HyperSPN", "SPN")]
+    slower = [trained(model) for model in ("HyperSPN", "SPN")]
     large = {} if options.quick else {name: measured(**arguments) for name, arguments in LARGE.items()}
     if options.json:
         machine = {"instruction_set": kernel.instruction_set(), "threads": THREADS, "gflops": peak}
-        print(json.dumps({"machine": machine, "speed": rows, "memory_of_large_models": large}, indent=1))
+        report = {"machine": machine, "speed": rows, "trained": slower, "memory_of_large_models": large}
+        print(json.dumps(report, indent=1))
         return
     print(f"{peak:.0f} GFLOP/s of float32 multiply-adds on {THREADS} threads ({kernel.instruction_set()})")
     table = Table(*rows[0])
     for row in rows:
         table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
     Console(width=200).print(table)
+    for row in slower:
+        print(row)
     for name, megabytes in large.items():
         print(name, {what: round(value, 1) for what, value in megabytes.items()})
 
