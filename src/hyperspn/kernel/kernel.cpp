@@ -363,9 +363,9 @@ template <class Real> struct Kernel {
     return f;
   }
 
-  // A loss is a bound for the errors of a node's values that are not small in comparison with the value itself: weights and values below
-  // the smallest number are rounded to zero. Such an error is at most `vanished`, times the largest value of the other child; it does not
-  // count if all sums are large in comparison. From the children on it grows by the same largest value, and by the scale.
+  // The loss of a sample at a node, before scaling: a bound for those errors of its values that are not small beside the value itself.
+  // Where weights or values vanish below the normal range, a sum changes by at most `vanished` times the largest value of the other child
+  // (`growth`), which does not count if all sums are much larger. The losses of the children grow in the same way.
   V loss(V of_children, V low, int factors) const {
     const Real growth = factors > 1 ? power_of_two(Form::unit + 1) : Real(1), precision = power_of_two(Form::mantissa + 1);
     return (of_children + (low < vanished * growth * precision ? broadcast(vanished) : V{})) * growth;
