@@ -144,11 +144,11 @@ def main() -> None:
     peak = fused_multiply_adds()
     sizes = SIZES[:3] if options.quick else SIZES
     rows = [speed(*size, model, peak) for size in sizes for model in ("HyperSPN", "SPN")]
-    slower = [trained(model) for model in ("HyperSPN", "SPN")]
+    after_training = [trained(model) for model in ("HyperSPN", "SPN")]
     large = {} if options.quick else {name: measured(**arguments) for name, arguments in LARGE.items()}
     if options.json:
         machine = {"instruction_set": kernel.instruction_set(), "threads": THREADS, "gflops": peak}
-        report = {"machine": machine, "speed": rows, "trained": slower, "memory_of_large_models": large}
+        report = {"machine": machine, "speed": rows, "after_training": after_training, "memory_of_large_models": large}
         print(json.dumps(report, indent=1))
         return
     print(f"{peak:.0f} GFLOP/s of float32 multiply-adds on {THREADS} threads ({kernel.instruction_set()})")
@@ -156,7 +156,7 @@ def main() -> None:
     for row in rows:
         table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
     Console(width=200).print(table)
-    for row in slower:
+    for row in after_training:
         print(row)
     for name, megabytes in large.items():
         print(name, {what: round(value, 1) for what, value in megabytes.items()})

@@ -98,7 +98,7 @@ struct Blocks {
   // nearest caches, those of all places into the level-2 cache; but sums over few vectors do not pay.
   Blocks(int64_t samples, int lanes, int multiple, int64_t vector_bytes, int rows, int places, int64_t wanted) {
     const int64_t near = 80 << 10, far = 1600 << 10, fewest = 8;
-    int64_t total = std::max<int64_t>(1, (samples + lanes - 1) / lanes), row_bytes = (rows + 2) * vector_bytes;
+    int64_t total = std::max<int64_t>(1, (samples + lanes - 1) / lanes), row_bytes = place_rows(rows) * vector_bytes;
     int64_t most = std::max(std::min(near / (4 * row_bytes), far / (places * row_bytes)), fewest);
     most = std::min(most, (total + wanted - 1) / wanted);
     most = std::max<int64_t>(most / multiple, 1) * multiple;
@@ -115,7 +115,7 @@ template <class Real> struct Workspace {
   Buffer<Real> places, gradients, scratch;
   Buffer<Integer> exponent;
 
-  static int64_t places_size(const Program& program, int places, const Blocks& blocks) { return int64_t(places) * (program.rows + 2) * blocks.width; }
+  static int64_t places_size(const Program& program, int places, const Blocks& blocks) { return places * place_rows(program.rows) * blocks.width; }
 
   Workspace(const Program& program, int places, int gradient_slots, const Blocks& blocks)
       : places(places_size(program, places, blocks)), gradients(int64_t(gradient_slots) * program.rows * blocks.width),

@@ -237,7 +237,7 @@ template <class Real> struct Kernel {
   V *tables, *other_tables;
   I *index, *other_index;
 
-  explicit Kernel(const Block<Real>& block) : b(block), K(block.rows), vectors(block.vectors), place_size(int64_t(K + 2) * vectors),
+  explicit Kernel(const Block<Real>& block) : b(block), K(block.rows), vectors(block.vectors), place_size(place_rows(K) * vectors),
         vanished(power_of_two(Form::unit + 3 - Form::bias) * (block.rows > block.max_columns ? block.rows : block.max_columns)) {
     V* next = (V*)b.scratch;
     auto take = [&](int64_t rows) { V* p = next; next += rows * vectors; return p; };
@@ -374,9 +374,6 @@ template <class Real> struct Kernel {
     if (!b.risky || node.type != INNER) return;
     const bool by_configuration = has_configurations(node);
     for (int v = 0; v < vectors; ++v) lost[v] += by_configuration ? permute(configuration_tables(node)[K + 1], configuration_index(node)[v]) : losses(node)[v];
-  }
-  void add_losses(const Node& node, int first, int last) const {
-    for (int i = first; i < last; ++i) add_losses(child(node, i));
   }
   void clear_losses() const {
     if (b.risky) memset((void*)lost, 0, sizeof(V) * vectors);
@@ -527,12 +524,12 @@ template <class Real> struct Kernel {
     return running;
   }
   V* multiply_children(const Node& node) {
-    add_losses(node, 0, 1);
+    add_losses(child(node, 0));
     V* result = multiply_children(node, [&](V* prefix, V* factor, int i) {
-      add_losses(node, i, i + 1);
+      add_losses(child(node, i));
       rescale_and_account(prefix, K, 2, factor);
     });
-    add_losses(node, node.children > 1 ? node.children - 1 : 1, node.children);
+    if (node.children > 1) add_losses(child(node, node.children - 1));
     return result;
   }
   V* multiply_children_again(const Node& node) {
@@ -598,7 +595,7 @@ template <class Real> struct Kernel {
 
   void forward_inner(const Node& node) {
     V* out = place(node);
-    if (node.children == 2) add_losses(node, 0, 2);
+    if (node.children == 2) add_losses(child(node, 0)), add_losses(child(node, 1));
     if (node.children == 2 && K <= max_rows) return with_pair(node, [&](auto x, auto y, auto&, auto&) { sum_and_rescale(node, Product<decltype(x), decltype(y)>{x, y}); });
     const V* p = node.children == 2 ? multiply_pair(node) : multiply_children(node);
     if (node.rows <= max_rows) {

@@ -81,9 +81,12 @@ constexpr int network_vectors = 8;
 
 constexpr int weight_slack = 16;  // vectors of weights may be read beyond the last node's
 
+// Rows of a place: values, scale, loss.
+inline int64_t place_rows(int rows) { return int64_t(rows) + 2; }
+
 // Rows of scratch that a block needs.
 inline int64_t scratch_rows(int rows, int max_children, int max_columns) {
-  return int64_t(rows) * 3 + 2 * int64_t(max_columns) + 4 + 2 * int64_t(rows) + int64_t(max_children) * (rows + 2);
+  return int64_t(rows) * 3 + 2 * int64_t(max_columns) + 4 + 2 * int64_t(rows) + max_children * place_rows(rows);
 }
 
 #define HYPERSPN_DECLARE(isa)                     \
