@@ -1,5 +1,7 @@
 import json
+import subprocess
 import sys
+import time
 
 from itertools import product
 from math import exp, log, pi, sqrt
@@ -25,6 +27,18 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 COMMITTED = Records(Path(__file__).parents[1] / "results")
 SWEPT = METHODS["weight_decay"] + METHODS["hyperspn"]
 FIRST = Run(HAND_CRAFTED, "spn_wd_1e-3", 0)
+
+ENDLESS = """
+import sys, time
+from hyperspn.experiments.runs import Path, Records, Run, train_all
+
+def endless(run, folder, data_dir, threads):
+    folder.mkdir(parents=True)
+    time.sleep(600)
+
+runs = [Run("hand-crafted", "spn_wd_1e-3", seed) for seed in range(2)]
+list(train_all(runs, Records(Path(sys.argv[1])), jobs=2, train_one=endless))
+"""
 
 
 @pytest.fixture
@@ -213,6 +227,15 @@ def test_an_interrupted_run_goes_on_and_leaves_nothing_behind(tiny, records, tmp
     whole = Records(tmp_path / "whole")
     list(train_all([FIRST], whole, jobs=1))
     assert untimed(records[FIRST]) == untimed(whole[FIRST])
+
+
+def test_no_run_outlives_a_killed_command(records):
+    process = subprocess.Popen([sys.executable, "-c", ENDLESS, str(records.folder)], stdout=subprocess.PIPE)
+    while len(list(records.folder.glob(".unfinished/*/*"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.kill()
+    process.communicate(timeout=60)  # returns once all processes that could write to the pipe have ended
 
 
 def test_a_table_is_trained_once_and_never_again(tiny, records, monkeypatch, capsys):

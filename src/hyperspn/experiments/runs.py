@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 import sys
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from math import isfinite
 from pathlib import Path
+from threading import Thread
+from time import sleep
 from typing import Any, NamedTuple, Protocol
 
 import joblib
@@ -202,10 +206,30 @@ def train_all(
     )
     ordered = sorted(runs, key=lambda run: run.core_seconds)
     folders = {run: records.folder.resolve() / ".unfinished" / run.path.with_suffix("") for run in ordered}
-    for run, record in parallel(joblib.delayed(train_one)(run, folders[run], data_dir, threads) for run in ordered):
+    task = joblib.delayed(_train_under)
+    tasks = (task(os.getpid(), train_one, run, folders[run], data_dir, threads) for run in ordered)
+    for run, record in parallel(tasks):
         records.keep(run, record | {"command": " ".join(["hyperspn", *sys.argv[1:]])})
         shutil.rmtree(folders[run], ignore_errors=True)
         yield run
+
+
+def _train_under(parent: int, train_one: Train, *arguments: Any) -> tuple[AnyRun, Record]:
+    if os.getppid() == parent:
+        _end_with(parent)
+    return train_one(*arguments)
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """Lets this process end when its parent is killed; as an orphan it would keep the folder of its run to itself."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            sleep(1)
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 @torch.no_grad()
