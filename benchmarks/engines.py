@@ -24,7 +24,7 @@ from rich.table import Table
 
 import hyperspn
 
-from hyperspn.compiled import kernel
+from hyperspn.compiled import array, kernel
 
 SIZES = [(16, 500), (69, 500), (163, 500), (1556, 50)]
 THREADS = 2
@@ -86,9 +86,10 @@ def kernel_milliseconds(circuit: hyperspn.Circuit, x: torch.Tensor) -> tuple[flo
     (chunk,) = piece.chunks
     kinds = zip(circuit.sectors.kinds, chunk.ids, strict=True)
     with torch.no_grad():
-        logits = [circuit.weights(q, ids).view(-1, kind.rows, kind.columns) for q, (kind, ids) in enumerate(kinds)]
-    codes = reading.codes(circuit.leaves.read(x))
-    seed = torch.full((len(circuit.mixture), len(x)), 1 / len(circuit.mixture))
+        tables = [circuit.weights(q, ids).view(-1, kind.rows, kind.columns) for q, (kind, ids) in enumerate(kinds)]
+    logits = [array(table) for table in tables]
+    codes = array(reading.codes(circuit.leaves.read(x)))
+    seed = array(torch.full((len(circuit.mixture), len(x)), 1 / len(circuit.mixture)))
     forward = milliseconds(lambda: kernel.forward(reading.program, logits, codes, threads=THREADS))
     backward = milliseconds(lambda: kernel.backward(reading.program, logits, codes, None, seed, threads=THREADS))
     return forward, forward + backward

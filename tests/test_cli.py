@@ -252,14 +252,14 @@ def test_an_interrupted_run_can_go_on(tmp_path):
     arguments = f"train digits --out {tmp_path} --structure random --replicas 2 --steps 100000 --evaluate-every 5 --patience 20000"
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import hyperspn.__main__"
     command = [sys.executable, "-c", code, *arguments.split()]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "checkpoint.pt").exists() and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    try:
-        _, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while not (tmp_path / "checkpoint.pt").exists() and process.poll() is None:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert "the same command goes on" in errors
     assert "Traceback" not in errors

@@ -10,6 +10,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -454,6 +455,36 @@ def test_flows_are_expected_counts():
     weights = logits[0].softmax(-1).numpy()[inner]
     expected = flows[inner] - weights * flows[inner].sum(-1, keepdims=True)
     np.testing.assert_allclose(gradient[inner], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("weights_at_once", [1, 2**22])
+def test_the_kernel_calls_no_python_code(monkeypatch, weights_at_once):
+    """There an interrupt would be raised, and the binding would drop it as it does every error of a conversion."""
+    called, inside = set(), []
+
+    def watched(function):
+        def call(*arguments):
+            inside.append(function)
+            sys.setprofile(lambda frame, event, _: event == "call" and called.add(frame.f_code.co_name))
+            try:
+                return function(*arguments)
+            finally:
+                sys.setprofile(None)
+
+        return call
+
+    def state(*arguments, make=native.kernel.State):
+        made = watched(make)(*arguments)
+        return SimpleNamespace(**{name: watched(getattr(made, name)) for name in ("forward", "backward", "values")})
+
+    for name in ("forward", "backward", "network_forward", "network_backward"):
+        monkeypatch.setattr(native.kernel, name, watched(getattr(native.kernel, name)))
+    monkeypatch.setattr(native.kernel, "State", state)
+    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
+    circuit, _ = pair(STRUCTURES["balanced"], leaves="mixed")
+    gradients(circuit, rows_of(circuit))
+    assert len(inside) >= 4
+    assert not called
 
 
 def test_the_kernel_checks_what_it_is_given():

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from torch import Tensor
+
 kernel: Any = None
 try:
     kernel = import_module("hyperspn._kernel")
@@ -20,6 +22,11 @@ except ImportError:
         "everything works, but circuits are evaluated by the slower layered engine",
         stacklevel=2,
     )
+
+
+def array(tensor: Tensor | None) -> Any:
+    """A tensor as the kernel takes it: handed a tensor, it would call Python code, and lose an interrupt that comes there."""
+    return None if tensor is None else tensor.detach().contiguous().numpy()
 
 
 @contextmanager

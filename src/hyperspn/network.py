@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from .compiled import kernel
+from .compiled import array, kernel
 
 WIDEST = 512
 
@@ -41,11 +41,11 @@ class FusedNetwork(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
         arrays = _arrays(*ctx.saved_tensors)
-        x, weights, biases = kernel.network_backward(*arrays, gradient.contiguous(), torch.get_num_threads())
+        x, weights, biases = kernel.network_backward(*arrays, array(gradient), torch.get_num_threads())
         return tuple(torch.from_numpy(array) for array in (x, *weights, *biases))
 
 
-def _arrays(x: Tensor, *parameters: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+def _arrays(x: Tensor, *parameters: Tensor) -> tuple[Any, list[Any], list[Any]]:
     """The rows, the weights and the biases, as the kernel takes them."""
-    plain = [parameter.detach().contiguous() for parameter in parameters]
-    return x.detach().contiguous(), plain[: len(plain) // 2], plain[len(plain) // 2 :]
+    plain = [array(parameter) for parameter in parameters]
+    return array(x), plain[: len(plain) // 2], plain[len(plain) // 2 :]

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
-from ..compiled import kernel
+from ..compiled import array, kernel
 from ..leaves import Categorical, Evidence, Leaves
 from ..sectors import Sectors
 from ..weights import WeightSource
@@ -209,7 +209,13 @@ class Evaluation:
             (chunk,) = piece.chunks
             logits = kept or self.logits(chunk, parameters)
             found = kernel.forward(
-                self.reading.program, _data(logits), self.codes, dense, _ends(piece.trees), self.threads, chunk.bases
+                self.reading.program,
+                _arrays(logits),
+                array(self.codes),
+                array(dense),
+                _ends(piece.trees),
+                self.threads,
+                chunk.bases,
             )
             values[piece.trees.start : piece.trees.stop] = torch.from_numpy(found)
         return values
@@ -227,10 +233,10 @@ class Evaluation:
             seeds = seed[piece.trees.start : piece.trees.stop]
             found, dense_gradient = kernel.backward(
                 self.reading.program,
-                _data(logits),
-                self.codes,
-                dense,
-                seeds,
+                _arrays(logits),
+                array(self.codes),
+                array(dense),
+                array(seeds),
                 _ends(piece.trees),
                 self.threads,
                 self.flows,
@@ -260,7 +266,7 @@ class Evaluation:
             total = [torch.zeros_like(block) for block in logits]
             dense_total = None if dense is None else torch.zeros_like(dense)
             for walk in walks:
-                found, dense_gradient = walk.backward(chunk, _data(logits), seed)
+                found, dense_gradient = walk.backward(chunk, _arrays(logits), seed)
                 total = [sofar.add_(part) for sofar, part in zip(total, _tensors(found), strict=True)]
                 if dense_total is not None:
                     dense_total[:, walk.rows] += torch.from_numpy(dense_gradient)
@@ -282,24 +288,24 @@ class Walk:
     ) -> None:
         self.rows = rows
         self.flows = evaluation.flows
-        self.codes = evaluation.codes[:, rows].contiguous()
-        self.dense = None if dense is None else dense[:, rows].contiguous()
+        self.codes = array(evaluation.codes[:, rows])
+        self.dense = None if dense is None else array(dense[:, rows])
         self.state: Any = None
         for chunk in piece.chunks:
-            logits = _data(evaluation.logits(chunk, parameters))
+            logits = _arrays(evaluation.logits(chunk, parameters))
             self.state = self.state or kernel.State(
                 evaluation.reading.program,
                 piece.trees.start,
                 self.codes.shape[1],
-                str(logits[0].dtype).removeprefix("torch."),
+                str(logits[0].dtype),
                 tape,
                 log_space,
                 evaluation.threads,
             )
             self.state.forward(logits, self.codes, self.dense, *_ends(chunk.nodes), chunk.bases)
 
-    def backward(self, chunk: Chunk, logits: Logits, seed: Tensor) -> Any:
-        seeds = seed[self.rows].contiguous()
+    def backward(self, chunk: Chunk, logits: list[Any], seed: Tensor) -> Any:
+        seeds = array(seed[self.rows])
         return self.state.backward(logits, self.codes, self.dense, seeds, *_ends(chunk.nodes), self.flows, chunk.bases)
 
 
@@ -347,8 +353,8 @@ def _sum(total: Tensor | None, part: Tensor | None) -> Tensor | None:
     return total.add_(part)
 
 
-def _data(logits: Logits) -> Logits:
-    return [block.detach() for block in logits]
+def _arrays(logits: Logits) -> list[Any]:
+    return [array(block) for block in logits]
 
 
 def _tensors(arrays: list[Any]) -> Logits:
