@@ -10,8 +10,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from scipy.stats import ttest_ind
-
 from ..datasets import KNOWN
 from .runs import Record, Records, Run
 from .settings import HAND_CRAFTED, METHODS, SCHEDULES, SETTINGS
@@ -201,6 +199,8 @@ def _spread(records: list[Record]) -> float | None:
 
 def _significantly_better(found: dict[str, list[Record]]) -> str | None:
     """The method that is better, if the seeds can tell: by a two-sided Welch test."""
+    from scipy.stats import ttest_ind  # half a second, which no other command should wait
+
     spn, hyperspn = ([record["test"] for record in found[method]] for method in BOTH)
     if min(len(spn), len(hyperspn)) > 1 and ttest_ind(spn, hyperspn, equal_var=False).pvalue < SIGNIFICANT:
         return BOTH[fmean(hyperspn) > fmean(spn)]
