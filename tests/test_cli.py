@@ -228,6 +228,14 @@ def test_mistakes_about_a_model_are_one_line(run, people, arguments, message):
     assert error.count("\n") == 1
 
 
+def test_brackets_and_colons_in_names_are_only_text(run, tmp_path):
+    (tmp_path / "t.csv").write_text("[red],size\n" + "[/x],1\n:smile:,2\n" * 20)
+    assert run(f"train {tmp_path}/t.csv --out {tmp_path}/[b] --structure random --steps 2")[0] == 0
+    code, output, error = run(f"query {tmp_path}/[b] --of [red] --given size=2")
+    assert code == 0, error
+    assert all(text in output for text in ("[red]", "[/x]", ":smile:"))
+
+
 def test_data_sets_by_name(run, tmp_path):
     code, output, _ = run(
         f"train digits --out {tmp_path}/d --model spn --replicas 3 --steps 60 --evaluate-every 20 --json"

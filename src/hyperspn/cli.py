@@ -428,7 +428,7 @@ def _report(found: dict[str, Any], rows: list[Any], header: tuple[str, ...], as_
     table = RichTable(*header)
     for name, *cells in rows:
         table.add_row(str(name), *(_formatted(cell) for cell in cells))
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)
 
 
 def _show(table: experiments.Table) -> None:
