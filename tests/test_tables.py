@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hyperspn import SPN, Categorical, Gaussian
-from hyperspn.tables import MISSING, Column, Schema, Table, read_table, recognise, split, table_of, write_table
+from hyperspn.tables import MISSING, Column, Schema, Table, load, read_table, recognise, split, table_of, write_table
 
 SHOP = """colour,size,price,stock,sold
 red,3,1.5,10,yes
@@ -97,6 +97,7 @@ def test_quotes_in_csv(tmp_path):
         ("a,b\n1,2\n3\n", "expected 2 cells as in the header, found 1 in line 3"),
         ("a,b\n1,2\n\n3,4\n", "expected 2 cells as in the header, found 0 in line 3"),
         ('a,b\n"1\n1",2\n3,4,5\n', "expected 2 cells as in the header, found 3 in line 4"),
+        ("a;b\n1;2,5\n", "expected cells with ',' between, found the one column 'a;b': save it with commas"),
         ('a,b\n1,"2\n3,4\n', "between, found unexpected end of data in line 3"),
         ('a,b\n1,"2"3\n', "between, found ',' expected after '\"' in line 2"),
         ("a,b\nä,2\n".encode("latin-1"), "expected text in UTF-8, found other bytes: save"),
@@ -107,6 +108,16 @@ def test_bad_csv(tmp_path, content, message):
     with pytest.raises(ValueError, match=r"table.csv: ") as error:
         read(tmp_path, content)
     assert message in str(error.value)
+
+
+def test_a_file_that_is_no_table(tmp_path):
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    with pytest.raises(ValueError, match=r"expected a table .csv, .tsv, .parquet, .npy, found .*t.xlsx"):
+        load(str(tmp_path / "t.xlsx"))
+
+
+def test_one_column_may_have_a_comma_in_its_name(tmp_path):
+    assert read(tmp_path, '"a,b"\n1\n').names == ("a,b",)
 
 
 def test_parquet(tmp_path):

@@ -379,6 +379,8 @@ def load(source: str, seed: int = 0, drop: Sequence[str] = (), data_dir: str | N
         schema = recognise(table, parts[0])
         x = schema.encode(table)
         return Splits(schema, *(x[rows] for rows in parts))
+    if Path(source).is_file():
+        raise ValueError(f"expected a table {', '.join(READERS)}, found {source}")
     if drop:
         raise ValueError(f"expected a table to drop columns from, found the data set {source!r}")
     data = datasets.load(source, seed, data_dir)
@@ -470,6 +472,10 @@ def _read_csv(path: Path) -> Table:
     if not lines:
         raise ValueError("expected a header and rows, found an empty file")
     names = tuple(name.strip() for name in lines.pop(0)[1])
+    if len(names) == 1 and ({",", ";", "\t"} - {delimiter}) & set(names[0]):
+        raise ValueError(
+            f"expected cells with {delimiter!r} between, found the one column {names[0]!r}: save it with commas or as .tsv"
+        )
     for number, cells in lines:
         if len(cells) != len(names):
             raise ValueError(f"expected {len(names)} cells as in the header, found {len(cells)} in line {number}")
