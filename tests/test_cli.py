@@ -94,6 +94,11 @@ def test_sizes_as_a_table(run):
             "train digits --out x --structure factored --model spn",
             "auto, random, learned, chow-liu for spn, found 'factored'",
         ),
+        ("train digits --out x --seed -1", "Invalid value for '--seed'"),
+        (
+            "train digits --out x --structure random --layer-size 1000000 --json",
+            "expected enough memory, found too little",
+        ),
         ("evaluate nowhere", "found none at nowhere"),
         ("query nowhere --of price", "found none at nowhere"),
         ("reproduce tabel1", "found 'tabel1'; did you mean table1"),

@@ -57,7 +57,7 @@ class Split(str, Enum):
 
 Run = Annotated[Path, typer.Argument(help="The folder of a trained model, or its file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Seed = Annotated[int, typer.Option(help="Determines everything that is random.")]
+Seed = Annotated[int, typer.Option(help="Determines everything that is random.", min=0)]
 Image = Annotated[str, typer.Option(help="Height, width and channels of images, like 32,32,3; else square.")]
 DataDir = Annotated[str | None, typer.Option(help="Folder of the benchmark data; else HYPERSPN_DATA.")]
 
@@ -76,6 +76,10 @@ def main() -> None:
         message = error.format_message()  # type: ignore[attr-defined]
     except (ValueError, OSError, FloatingPointError) as error:
         message = str(error)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
+            raise
+        message = "expected enough memory, found too little: try a smaller model or batch"
     except (KeyboardInterrupt, typer.Abort):
         print("hyperspn: interrupted", file=sys.stderr)
         sys.exit(130)

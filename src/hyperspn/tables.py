@@ -240,9 +240,10 @@ class Schema:
         except csv.Error as error:
             raise ValueError(f"expected evidence like colour=red,size=3, found {text!r} ({error})") from error
         for part in parts:
-            name, equals, value = (piece.strip() for piece in part.partition("="))
-            if not equals:
+            cuts = [(part[:i].strip(), part[i + 1 :].strip()) for i, mark in enumerate(part) if mark == "="]
+            if not cuts:
                 raise ValueError(f"expected evidence like colour=red,size=3, found {part!r}")
+            name, value = next((cut for cut in cuts if cut[0] in self.names), cuts[0])
             variable = self.index(name)
             column = self.columns[variable]
             if not np.isnan(x[0, variable]):
