@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from worlds import STRUCTURES, make, mixed_families
 
@@ -55,13 +55,24 @@ def test_saving_replaces_only_when_complete(tmp_path, monkeypatch):
 
     def full_disk(tensors, file, metadata):
         file.write_bytes(b"half")
-        raise OSError("no space left on device")
+        raise SafetensorError("No space left on device")
 
     monkeypatch.setattr("hyperspn.circuit.save_file", full_disk)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(OSError, match=r"expected to write .*, found No space"):
         SPN(3, replicas=1, seed=1).save(path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_model_may_be_read_by_whom_other_files_may(tmp_path):
+    SPN(3, replicas=1).save(tmp_path / "model")
+    (tmp_path / "other").touch()
+    assert (tmp_path / "model").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_saving_to_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        SPN(3, replicas=1).save(tmp_path / "nowhere" / "model")
 
 
 @pytest.fixture

@@ -115,10 +115,7 @@ class Circuit(nn.Module):
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes one safetensors file: learnable parameters, structure, and configuration in its header.
-
-        The file appears under its name only when it is complete.
-        """
+        """Writes one safetensors file: learnable parameters, structure, and configuration in its header."""
         families = [{"name": type(family).__name__, **asdict(family)} for family in self.leaves.distinct]
         config = {
             "num_variables": self.num_variables,
@@ -132,16 +129,27 @@ class Circuit(nn.Module):
         arrays = {f"structure.{name}": array for name, array in self.structure.arrays().items()}
         arrays["leaves.family_of"] = self.leaves.family_of.numpy()
         tensors = {name: torch.from_numpy(_compact(array)) for name, array in arrays.items()}
-        tensors |= {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
-        metadata = {"format": FORMAT, "version": str(FORMAT_VERSION), "config": json.dumps(config)}
-        draft = Path(f"{os.fspath(path)}.{os.getpid()}.tmp")
-        try:
-            save_file(tensors, draft, metadata)
-            with open(draft, "rb") as file:
-                os.fsync(file.fileno())
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        tensors |= self.state_dict()
+        write_tensors(path, tensors, {"format": FORMAT, "version": str(FORMAT_VERSION), "config": json.dumps(config)})
+
+
+def write_tensors(
+    path: str | os.PathLike[str], tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
+) -> None:
+    """Writes a safetensors file, which appears under its name only when it is complete."""
+    draft = Path(f"{os.fspath(path)}.{os.getpid()}.tmp")
+    try:
+        draft.touch()
+        mode = draft.stat().st_mode
+        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, draft, metadata)
+        draft.chmod(mode)  # `save_file` puts one there that nobody else may read
+        with open(draft, "rb") as file:
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except SafetensorError as error:
+        raise OSError(f"expected to write {os.fspath(path)}, found {error}") from error
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def load(path: str | os.PathLike[str], engine: str = "auto") -> Circuit:

@@ -14,10 +14,10 @@ import torch
 
 from joblib import Parallel, delayed
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Generator, Tensor, nn
 
-from .circuit import Circuit, load
+from .circuit import Circuit, load, write_tensors
 from .learning import History, fit
 from .leaves import Evidence, as_tensor
 
@@ -146,11 +146,8 @@ class ClusterMixture(nn.Module):
         Path(folder).mkdir(parents=True, exist_ok=True)
         for c, circuit in enumerate(self.components):
             circuit.save(_component_file(folder, c))
-        tensors = {"log_weights": self.log_weights, "centers": self.centers}
-        save_file(
-            {name: value.cpu().contiguous() for name, value in tensors.items()} | {"scale": torch.tensor(self.scale)},
-            Path(folder) / "mixture.safetensors",
-        )
+        tensors = {"log_weights": self.log_weights, "centers": self.centers, "scale": torch.tensor(self.scale)}
+        write_tensors(Path(folder) / "mixture.safetensors", tensors)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> ClusterMixture:
