@@ -1,4 +1,6 @@
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -236,6 +238,14 @@ def test_no_run_outlives_a_killed_command(records):
         time.sleep(0.1)
     process.kill()
     process.communicate(timeout=60)  # returns once all processes that could write to the pipe have ended
+
+
+def test_a_killed_worker_is_told_in_words(records):
+    def run_out_of_memory(*_):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(ChildProcessError, match="found one killed, perhaps for lack of memory: the same again goes on"):
+        list(train_all([FIRST, FIRST._replace(seed=1)], records, jobs=2, train_one=run_out_of_memory))
 
 
 def test_a_table_is_trained_once_and_never_again(tiny, records, monkeypatch, capsys):

@@ -9,6 +9,7 @@ import shutil
 import sys
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -208,10 +209,16 @@ def train_all(
     folders = {run: records.folder.resolve() / ".unfinished" / run.path.with_suffix("") for run in ordered}
     task = joblib.delayed(_train_under)
     tasks = (task(os.getpid(), train_one, run, folders[run], data_dir, threads) for run in ordered)
-    for run, record in parallel(tasks):
-        records.keep(run, record | {"command": " ".join(["hyperspn", *sys.argv[1:]])})
-        shutil.rmtree(folders[run], ignore_errors=True)
-        yield run
+    try:
+        for run, record in parallel(tasks):
+            records.keep(run, record | {"command": " ".join(["hyperspn", *sys.argv[1:]])})
+            shutil.rmtree(folders[run], ignore_errors=True)
+            yield run
+    except BrokenExecutor as error:
+        raise ChildProcessError(
+            "expected every worker to finish, found one killed, perhaps for lack of memory: "
+            "the same again goes on, and fewer jobs at a time need less"
+        ) from error
 
 
 def _train_under(parent: int, train_one: Train, *arguments: Any) -> tuple[AnyRun, Record]:
