@@ -24,7 +24,7 @@ def training_curves(table: Table) -> Figure:
     """Figure 5: mean log-likelihood of training (dashed) and validation rows (solid) by step."""
     rows = table.rows
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
-    figure = Figure(figsize=(5 * max(1, len(datasets)), 3.6), layout="constrained")
+    figure = Figure(figsize=(5 * len(datasets) + 2, 3.6), layout="constrained")
     for place, dataset in enumerate(datasets, 1):
         axes = figure.add_subplot(1, len(datasets), place, title=dataset, xlabel="step", ylabel="log-likelihood")
         curves = [row for row in rows if row["dataset"] == dataset]
@@ -34,8 +34,9 @@ def training_curves(table: Table) -> Figure:
             axes.plot(row["steps"][1:], row["valid"][1:], color=colour, label=f"{name}, valid")
         top = max(max(row["train"]) for row in curves)
         low = min(max(row["valid"]) for row in curves)
-        axes.set_ylim(low - (top - low), top + 0.1 * (top - low))
-        axes.legend(fontsize="small")
+        axes.set_ylim(low - 0.3 * (top - low), top + 0.1 * (top - low))
+    names = {name: line for axes in figure.axes for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(names.values(), names.keys(), loc="outside right center", fontsize="small")
     return figure
 
 
