@@ -380,7 +380,7 @@ def load(source: str, seed: int = 0, drop: Sequence[str] = (), data_dir: str | N
         schema = recognise(table, parts[0])
         x = schema.encode(table)
         return Splits(schema, *(x[rows] for rows in parts))
-    if Path(source).is_file():
+    if source not in datasets.KNOWN and Path(source).is_file():
         raise ValueError(f"expected a table {', '.join(READERS)}, found {source}")
     if drop:
         raise ValueError(f"expected a table to drop columns from, found the data set {source!r}")
