@@ -85,9 +85,8 @@ def kernel_milliseconds(circuit: hyperspn.Circuit, x: torch.Tensor) -> tuple[flo
     (piece,) = reading.trees.pieces
     (chunk,) = piece.chunks
     kinds = zip(circuit.sectors.kinds, chunk.ids, strict=True)
-    with torch.no_grad():
-        tables = [circuit.weights(q, ids).view(-1, kind.rows, kind.columns) for q, (kind, ids) in enumerate(kinds)]
-    logits = [array(table) for table in tables]
+    written = ((circuit.weights(q, ids), kind) for q, (kind, ids) in enumerate(kinds))
+    logits = [array(table.view(-1, kind.rows, kind.columns)) for table, kind in written]
     codes = array(reading.codes(circuit.leaves.read(x)))
     seed = array(torch.full((len(circuit.mixture), len(x)), 1 / len(circuit.mixture)))
     forward = milliseconds(lambda: kernel.forward(reading.program, logits, codes, threads=THREADS))

@@ -207,8 +207,8 @@ def train_all(
     )
     ordered = sorted(runs, key=lambda run: run.core_seconds)
     folders = {run: records.folder.resolve() / ".unfinished" / run.path.with_suffix("") for run in ordered}
-    task = joblib.delayed(_train_under)
-    tasks = (task(os.getpid(), train_one, run, folders[run], data_dir, threads) for run in ordered)
+    work = joblib.delayed(_train_under)
+    tasks = (work(os.getpid(), train_one, run, folders[run], data_dir, threads) for run in ordered)
     try:
         for run, record in parallel(tasks):
             records.keep(run, record | {"command": " ".join(["hyperspn", *sys.argv[1:]])})
@@ -222,6 +222,7 @@ def train_all(
 
 
 def _train_under(parent: int, train_one: Train, *arguments: Any) -> tuple[AnyRun, Record]:
+    """Trains a run, in a process that ends with its parent where it is a worker of this machine."""
     if os.getppid() == parent:
         _end_with(parent)
     return train_one(*arguments)
