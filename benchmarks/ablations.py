@@ -16,7 +16,7 @@ import torch
 from rich.progress import track
 
 from hyperspn import datasets, fit
-from hyperspn.recipes import RECIPES, Recipe
+from hyperspn.learning.recipes import RECIPES, Recipe
 
 FACTORED = Recipe("chow-liu", "factored", layer_size=4, replicas=64, features=16)
 BALANCED = RECIPES["hyperspn"]["balanced"]
@@ -39,7 +39,7 @@ VARIANTS: dict[str, tuple[Changes, Changes]] = {
 
 def trained(name: str, recipe: Recipe, variant: str) -> tuple[str, str, float, int]:
     torch.set_num_threads(1)
-    data = datasets.load(name)
+    data = datasets.load_dataset(name)
     of_recipe, of_schedule = VARIANTS[variant]
     recipe = recipe._replace(**of_recipe)
     steps = int(recipe.schedule(*data.train.shape)["steps"] * of_schedule.get("steps", 1))

@@ -24,7 +24,7 @@ from rich.table import Table
 
 import hyperspn
 
-from hyperspn.compiled import array, kernel
+from hyperspn.kernel import array, kernel
 
 SIZES = [(16, 500), (69, 500), (163, 500), (1556, 50)]
 THREADS = 2

@@ -16,9 +16,9 @@ import torch
 from peak_memory import measured
 from rich.progress import track
 
-from hyperspn.sectors import Sectors
 from hyperspn.structures import binary_trees
-from hyperspn.weights import HyperWeights
+from hyperspn.weights.hyper import HyperWeights
+from hyperspn.weights.sectors import Sectors
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt

@@ -12,7 +12,7 @@ import torch
 
 from hyperspn import datasets, fit
 from hyperspn.experiments.settings import METHODS, SCHEDULES, SETTINGS
-from hyperspn.weights import HyperWeights
+from hyperspn.weights.hyper import HyperWeights
 
 SMALLEST = 0.01
 
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=8)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    data = datasets.load(options.dataset)
+    data = datasets.load_dataset(options.dataset)
     print("| seed | directions | validation | at step |\n| --- | --- | --- | --- |")
     for seed in range(options.seeds):
         circuit = SETTINGS[options.setting].build(data.train.shape[1], seed)

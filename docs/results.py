@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from statistics import fmean
 
-from hyperspn.experiments import ARTEFACTS, Records
+from hyperspn.experiments import ARTIFACTS, Records
 from hyperspn.experiments.figures import FIGURES
+from hyperspn.experiments.reports import Row, Table
 from hyperspn.experiments.reproduce import write_files
 from hyperspn.experiments.settings import AMAZON, TWENTY
-from hyperspn.experiments.tables import Row, Table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "beyond-the-paper.md"]
@@ -33,8 +33,8 @@ OURS = ("best", "half", "unlimited")
 def main() -> None:
     records = Records(ROOT / "results")
     blocks = {}
-    for what, artefact in ARTEFACTS.items():
-        table = artefact.table(records, artefact.datasets)
+    for what, artifact in ARTIFACTS.items():
+        table = artifact.table(records, artifact.datasets)
         if table.rows:
             write_files(what, records)
             picture = f"![{table.title}](../results/{what}.svg)\n\n" if what in FIGURES else ""

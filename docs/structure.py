@@ -19,7 +19,7 @@ OUT = Path(__file__).with_suffix(".png")
 
 
 def main(name: str = "plants") -> None:
-    train = datasets.load(name).train
+    train = datasets.load_dataset(name).train
     information = np.sqrt(mutual_information(train))  # the root shows weak dependencies too
     learned = binary_trees(train.shape[1], replicas=1, data=train)
     order = learned.leaf_variables

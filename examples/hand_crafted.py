@@ -46,7 +46,7 @@ def train(circuit: Circuit, rows: torch.Tensor, valid: torch.Tensor, name: str, 
 
 
 def question(circuit: Circuit) -> str:
-    """How much does one variable tell about its neighbour, with the other 254 unknown?"""
+    """How much does one variable tell about its neighbor, with the other 254 unknown?"""
     x = torch.zeros(3, 256)
     x[:, :2] = torch.tensor([[1, 1], [1, 1], [0, 1]])
     hidden = torch.ones(3, 256, dtype=torch.bool)
@@ -57,7 +57,7 @@ def question(circuit: Circuit) -> str:
     with torch.no_grad():
         alone, after_one, after_zero = circuit.conditional_log_prob(x, query, hidden).exp().tolist()
     return (
-        f"Variable 1 is on with probability {alone:.3f}; given that its neighbour, variable 0, is on, {after_one:.3f};\n"
+        f"Variable 1 is on with probability {alone:.3f}; given that its neighbor, variable 0, is on, {after_one:.3f};\n"
         f"given that it is off, {after_zero:.3f}. The other 254 variables were integrated out, exactly."
     )
 
@@ -73,7 +73,7 @@ def picture(curves: dict[str, dict[int, float]], path: Path) -> None:
 
 
 def main() -> None:
-    train_rows, valid, test = (torch.from_numpy(part) for part in hyperspn.datasets.load("hand-crafted"))
+    train_rows, valid, test = (torch.from_numpy(part) for part in hyperspn.datasets.load_dataset("hand-crafted"))
     replicas = 50 if isinstance(SPN(2).engine, NativeEngine) else 3
     circuits = {
         "SPN-Large": SPN(256, layer_size=5, replicas=replicas),

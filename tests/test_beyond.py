@@ -3,8 +3,8 @@ import json
 import pytest
 
 from hyperspn import recipes
-from hyperspn.experiments import ARTEFACTS, Records, Run, beyond, reproduce
-from hyperspn.experiments.beyond import FAMILIES, BeyondRun, comparison, runs
+from hyperspn.experiments import ARTIFACTS, Records, Run, beyond, reproduce
+from hyperspn.experiments.beyond import GROUPS, BeyondRun, comparison, runs
 from hyperspn.experiments.settings import HAND_CRAFTED, METHODS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -18,8 +18,8 @@ def records(tmp_path):
 @pytest.fixture
 def tiny(monkeypatch):
     """Every recipe in a small version, trained for four steps."""
-    for name, recipe in beyond.RECIPES.items():
-        monkeypatch.setitem(beyond.RECIPES, name, recipe._replace(layer_size=2, replicas=2, hidden=(3,)))
+    for name, recipe in beyond.TRIED.items():
+        monkeypatch.setitem(beyond.TRIED, name, recipe._replace(layer_size=2, replicas=2, hidden=(3,)))
     for name, value in {"FEWEST": 4, "MOST": 4, "BATCH_SIZE": 20, "SMALLEST_BATCH": 20, "EVALUATIONS": 2}.items():
         monkeypatch.setattr(recipes, name, value)
 
@@ -31,7 +31,7 @@ def test_runs_become_records_and_a_row(tiny, records, capsys):
         assert record["curve"]["steps"] == [0, 2, 4]
         schedule = {"steps": 4, "evaluate_every": 2, "batch_size": 20, "annealing": True}
         assert record["schedule"].items() >= schedule.items()
-        assert ("weight_decay" in record["schedule"]) == (run.setting in FAMILIES["factored"])
+        assert ("weight_decay" in record["schedule"]) == (run.setting in GROUPS["factored"])
     (row,) = table.rows
     assert (row["published"], row["published_params"], row["best_tractable"]) == (-166.32, 129_115, None)
     assert row["unlimited"] in [records[run]["test"] for run in runs([HAND_CRAFTED], seeds=1)]
@@ -56,10 +56,10 @@ def test_the_best_on_validation_within_the_limits_counts(records):
     assert (row["best"], row["best_params"], row["best_setting"]) == (-6.4, 9115, "learned")
     assert (row["half"], row["half_params"], row["half_setting"]) == (-6.1, 4557, "chow_liu")
     assert (row["unlimited"], row["unlimited_params"]) == (-6.2, 9116)
-    assert {family: row[family] for family in FAMILIES} == {"learned": -6.4, "chow_liu": -6.1, "factored": -6.2}
+    assert {family: row[family] for family in GROUPS} == {"learned": -6.4, "chow_liu": -6.1, "factored": -6.2}
     assert (row["published"], row["published_params"]) == (-6.01, 9115)
     assert (row["best_tractable"], row["by"]) == (-5.99, "LearnPSDD-BEM, HCLT-pub")
-    assert "**-6.01**" in ARTEFACTS["beyond"].table(records, ["nltcs"]).markdown()
+    assert "**-6.01**" in ARTIFACTS["beyond"].report(records, ["nltcs"]).markdown()
     json.dumps(row)
 
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from hyperspn import SPN, Categorical, Gaussian, HyperSPN, load
+from hyperspn.files import write
 from hyperspn.learning import fit
-from hyperspn.learning.checkpoint import write
 
 SETTINGS = {"steps": 120, "evaluate_every": 10, "batch_size": 40, "weight_decay": 1e-3, "dropout": 0.1, "seed": 3}
 SCRIPT = """
@@ -186,9 +186,9 @@ def test_an_error_amid_a_checkpoint_comes_out_as_it_is(tmp_path, monkeypatch, er
                 raise error
             return super().write(data)
 
-    monkeypatch.setattr("hyperspn.learning.checkpoint.open", Disk, raising=False)
+    monkeypatch.setattr("hyperspn.files.open", Disk, raising=False)
     with pytest.raises(error):
-        write(tmp_path / "file", lambda file: torch.save({"a": torch.zeros(1000)}, file))
+        write(tmp_path / "file", bytes(1000))
     assert not list(tmp_path.iterdir())
 
 

@@ -30,7 +30,7 @@ def all_trees(n):
 
 
 def edges_of(graph: RegionGraph, tree: int) -> set:
-    """The pairs of variables that are neighbours in a tree, from its regions."""
+    """The pairs of variables that are neighbors in a tree, from its regions."""
     edges, pending = set(), [int(graph.roots[tree])]
     while pending:
         region = pending.pop()

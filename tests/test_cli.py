@@ -16,10 +16,9 @@ from test_experiments import put_all
 
 import hyperspn
 
-from hyperspn import cli
-from hyperspn.cli import main
+from hyperspn.cli import main, output, paper
 from hyperspn.experiments import Records
-from hyperspn.recipes import RECIPES
+from hyperspn.learning.recipes import RECIPES
 
 
 @pytest.fixture
@@ -84,7 +83,7 @@ def test_sizes_as_a_table(run):
         ("sizes --variables 0", "at least one variable"),
         ("sizes --variables 9 --hidden 20;20", "like 20,20, found '20;20'"),
         ("sizes --variables 9 --categories 0", "categories"),
-        ("sizes --variables 9 --colour", "No such option"),
+        ("sizes --variables 9 --color", "No such option"),
         ("train plnats --out x", "did you mean plants"),
         ("train nothing.csv --out x", "found no file at nothing.csv"),
         ("train digits", "Missing option '--out'"),
@@ -126,13 +125,13 @@ def people(tmp_path_factory):
     """A table with names, strings, numbers and holes, and a model trained on it."""
     folder = tmp_path_factory.mktemp("people")
     generator = np.random.default_rng(0)
-    lines = ["colour,size,price,in stock"]
+    lines = ["color,size,price,in stock"]
     for _ in range(400):
         red = generator.random() < 0.5
         size = generator.integers(1, 4)
         price = f"{(20 if red else 5) + size + generator.normal():.2f}" if generator.random() < 0.9 else ""
-        colour = ("red" if red else "blue") if generator.random() < 0.9 else "NA"
-        lines.append(f"{colour},{size},{price},{'yes' if generator.random() < 0.7 else 'no'}")
+        color = ("red" if red else "blue") if generator.random() < 0.9 else "NA"
+        lines.append(f"{color},{size},{price},{'yes' if generator.random() < 0.7 else 'no'}")
     (folder / "people.csv").write_text("\n".join(lines) + "\n")
     arguments = f"train {folder}/people.csv --out {folder}/run --replicas 4 --steps 150 --evaluate-every 50 --json"
     done = subprocess.run(
@@ -180,22 +179,22 @@ def test_a_finished_run_is_not_trained_again(run, people):
 
 def test_queries_learn_what_is_in_the_table(run, people):
     folder, _ = people
-    red = json.loads(run(f"query {folder}/run --given colour=red,size=2 --of price --json")[1])
-    blue = json.loads(run(f"query {folder}/run --given colour=blue,size=2 --of price --json")[1])
+    red = json.loads(run(f"query {folder}/run --given color=red,size=2 --of price --json")[1])
+    blue = json.loads(run(f"query {folder}/run --given color=blue,size=2 --of price --json")[1])
     assert red["mean"] > blue["mean"] + 5
-    colour = json.loads(run(f"query {folder}/run --given price=24 --of colour --json")[1])["probabilities"]
-    assert colour["red"] > 0.7
-    assert sum(colour.values()) == pytest.approx(1)
-    assert "red" in run(f"query {folder}/run --of colour")[1]
+    color = json.loads(run(f"query {folder}/run --given price=24 --of color --json")[1])["probabilities"]
+    assert color["red"] > 0.7
+    assert sum(color.values()) == pytest.approx(1)
+    assert "red" in run(f"query {folder}/run --of color")[1]
 
 
 def test_samples_are_rows_of_the_same_kind(run, people, tmp_path):
     folder, _ = people
-    code, output, _ = run(f"sample {folder}/run -n 7 --given colour=blue")
+    code, output, _ = run(f"sample {folder}/run -n 7 --given color=blue")
     rows = list(csv.DictReader(io.StringIO(output)))
     assert code == 0
     assert len(rows) == 7
-    assert {row["colour"] for row in rows} == {"blue"}
+    assert {row["color"] for row in rows} == {"blue"}
     assert {row["size"] for row in rows} <= {"1", "2", "3"}
     run(f"sample {folder}/run -n 3 --out {tmp_path}/s.csv")
     assert (tmp_path / "s.csv").read_text().count("\n") == 4
@@ -203,23 +202,23 @@ def test_samples_are_rows_of_the_same_kind(run, people, tmp_path):
 
 def test_imputation_fills_the_holes_only(run, people, tmp_path):
     folder, _ = people
-    (tmp_path / "holes.csv").write_text("colour,size,price,in stock,note\nred,,20.55,yes,a\n,2,,no,b\n")
+    (tmp_path / "holes.csv").write_text("color,size,price,in stock,note\nred,,20.55,yes,a\n,2,,no,b\n")
     code, output, _ = run(f"impute {folder}/run {tmp_path}/holes.csv")
     first, second = csv.DictReader(io.StringIO(output))
     assert code == 0
-    assert (first["colour"], first["price"], first["note"]) == ("red", "20.55", "a")
+    assert (first["color"], first["price"], first["note"]) == ("red", "20.55", "a")
     assert first["size"] in ("1", "2", "3")
-    assert second["colour"] in ("red", "blue")
+    assert second["color"] in ("red", "blue")
     assert 0 < float(second["price"]) < 40
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("query {run} --given color=red --of price", "did you mean colour"),
-        ("query {run} --given colour=green --of price", "expected one of 'blue', 'red' for column 'colour'"),
+        ("query {run} --given colr=red --of price", "did you mean color"),
+        ("query {run} --given color=green --of price", "expected one of 'blue', 'red' for column 'color'"),
         ("query {run} --given size=two --of price", "found 'two'"),
-        ("query {run} --given colour --of price", "expected evidence like"),
+        ("query {run} --given color --of price", "expected evidence like"),
         ("query {run} --of prize", "did you mean price"),
         ("sample {run} -n 0", ">= 1"),
         ("sample {run} --out s.xls", ".csv or .tsv"),
@@ -306,7 +305,7 @@ def test_a_table_of_the_paper_is_printed_and_written(run, tmp_path):
 
 
 def test_as_many_columns_are_printed_as_fit(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "Console", lambda width: Console(width=60))
+    monkeypatch.setattr(output, "Console", lambda width: Console(width=60))
     put_all(Records(tmp_path), "nltcs")
     lines = run(f"reproduce table1 --datasets nltcs --results {tmp_path}")[1].splitlines()[:-1]
     assert max(map(len, lines)) <= 60
@@ -318,5 +317,5 @@ def test_an_interrupted_table_can_go_on(run, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.experiments, "reproduce", interrupted)
+    monkeypatch.setattr(paper.experiments, "reproduce", interrupted)
     assert run("reproduce table3") == (130, "", "hyperspn: interrupted; the same command goes on\n")

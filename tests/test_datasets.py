@@ -17,7 +17,7 @@ from hyperspn import datasets
 
 
 def test_hand_crafted_data():
-    data = datasets.load("hand-crafted")
+    data = datasets.load_dataset("hand-crafted")
     assert [part.shape for part in data] == [(7000, 256), (1000, 256), (2000, 256)]
     rows = np.concatenate(data).astype(float)
     assert set(np.unique(rows)) == {0, 1}
@@ -38,15 +38,15 @@ def test_hand_crafted_probabilities_have_the_variance_of_eight_uniform_steps():
 
 
 def test_digits():
-    data = datasets.load("digits")
+    data = datasets.load_dataset("digits")
     assert [part.shape for part in data] == [(1257, 64), (180, 64), (360, 64)]
     assert set(np.unique(np.concatenate(data))) == {0, 1}
 
 
 @pytest.mark.parametrize("name", ["hand-crafted", "digits"])
 def test_seeds(name):
-    assert np.array_equal(datasets.load(name, seed=2).test, datasets.load(name, seed=2).test)
-    assert not np.array_equal(datasets.load(name, seed=2).test, datasets.load(name, seed=3).test)
+    assert np.array_equal(datasets.load_dataset(name, seed=2).test, datasets.load_dataset(name, seed=2).test)
+    assert not np.array_equal(datasets.load_dataset(name, seed=2).test, datasets.load_dataset(name, seed=3).test)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_seeds(name):
 )
 def test_unknown_names(name, message):
     with pytest.raises(ValueError, match=message.replace("?", r"\?")):
-        datasets.load(name)
+        datasets.load_dataset(name)
 
 
 TINY = {"train": "0,1,1\n1,0,0\n", "valid": "0,0,0\n", "test": "1,1,1\n0,1,0\n1,0,1\n"}
@@ -69,7 +69,7 @@ TINY = {"train": "0,1,1\n1,0,0\n", "valid": "0,0,0\n", "test": "1,1,1\n0,1,0\n1,
 def tiny(monkeypatch, tmp_path):
     """Makes "nltcs" a tiny data set, in an empty world: no folder, no cache. Returns its three arrays."""
     checksums = tuple(hashlib.sha256(text.encode()).hexdigest() for text in TINY.values())
-    monkeypatch.setitem(datasets.KNOWN, "nltcs", datasets.Known("DEBD", 3, (2, 1, 3), checksums))
+    monkeypatch.setitem(datasets.BENCHMARKS, "nltcs", datasets.Benchmark("DEBD", 3, (2, 1, 3), checksums))
     monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache" / name)
     monkeypatch.delenv("HYPERSPN_DATA", raising=False)
     return [np.loadtxt(text.splitlines(), np.uint8, delimiter=",", ndmin=2) for text in TINY.values()]
@@ -98,17 +98,17 @@ def where(name, **options):
 @pytest.mark.parametrize("zipped", [False, True])
 def test_layouts_of_the_data_folder(tiny, tmp_path, monkeypatch, layout, zipped):
     write(tmp_path / "data" / layout, zipped=zipped)
-    assert equal(datasets.load("nltcs", data_dir=tmp_path / "data"), tiny)
+    assert equal(datasets.load_dataset("nltcs", data_dir=tmp_path / "data"), tiny)
     assert where("nltcs", data_dir=tmp_path / "data") == "at hand"
     assert where("nltcs") == "download"
     monkeypatch.setenv("HYPERSPN_DATA", str(tmp_path / "data"))
-    assert equal(datasets.load("nltcs"), tiny)
+    assert equal(datasets.load_dataset("nltcs"), tiny)
     assert where("nltcs") == "at hand"
 
 
 def test_a_data_folder_that_is_not_there(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"expected a folder of data sets, found none at .*: check"):
-        datasets.load("nltcs", data_dir=tmp_path / "nowhere")
+        datasets.load_dataset("nltcs", data_dir=tmp_path / "nowhere")
     monkeypatch.setenv("HYPERSPN_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(FileNotFoundError, match="HYPERSPN_DATA"):
         datasets.available()
@@ -118,7 +118,7 @@ def test_a_data_folder_that_is_not_there(tmp_path, monkeypatch):
 def test_benchmarks_have_their_size(tiny, tmp_path, text):
     write(tmp_path, train=text)
     with pytest.raises(ValueError, match=r"expected 2 rows of 3 values in .*nltcs.train.data, found .*: replace it by"):
-        datasets.load("nltcs", data_dir=tmp_path)
+        datasets.load_dataset("nltcs", data_dir=tmp_path)
 
 
 @pytest.mark.parametrize("cut", [5, 25, -9])
@@ -127,43 +127,43 @@ def test_damaged_gzip_files(tiny, tmp_path, cut):
     path = tmp_path / "nltcs.valid.data.gz"
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(ValueError, match=r"a damaged one at .*nltcs.valid.data.gz: copy or fetch it again"):
-        datasets.load("nltcs", data_dir=tmp_path)
+        datasets.load_dataset("nltcs", data_dir=tmp_path)
 
 
 @pytest.mark.parametrize("name", ["mine", "other"])
 @pytest.mark.parametrize("zipped", [False, True])
 def test_folders_of_ones_own(tiny, tmp_path, monkeypatch, name, zipped):
     folder = write(tmp_path / "mine", name, zipped)
-    assert equal(datasets.load(folder), tiny)
-    assert equal(datasets.load(str(folder)), tiny)
+    assert equal(datasets.load_dataset(folder), tiny)
+    assert equal(datasets.load_dataset(str(folder)), tiny)
     monkeypatch.chdir(folder)
-    assert equal(datasets.load("."), tiny)
+    assert equal(datasets.load_dataset("."), tiny)
 
 
 def test_folders_of_several_data_sets(tiny, tmp_path):
     folder = write(write(tmp_path / "mine", "a"), "b", train="0,0,0\n")
     with pytest.raises(ValueError, match=r"expected one data set <name>.\{train,valid,test\}.data in .*, found a, b"):
-        datasets.load(folder)
+        datasets.load_dataset(folder)
     write(folder, "mine")
-    assert equal(datasets.load(folder), tiny)
+    assert equal(datasets.load_dataset(folder), tiny)
 
 
 def test_incomplete_folders(tmp_path):
     with pytest.raises(ValueError, match="found none"):
-        datasets.load(tmp_path)
+        datasets.load_dataset(tmp_path)
     (write(tmp_path, "mine") / "mine.valid.data").unlink()
     with pytest.raises(FileNotFoundError, match=r"expected mine.valid.data or mine.valid.data.gz in .*, found neither"):
-        datasets.load(tmp_path)
+        datasets.load_dataset(tmp_path)
     write(tmp_path, "mine", test="0,1\n")
     with pytest.raises(
         ValueError, match=r"expected equally many variables .*, found 3 in train, 3 in valid, 2 in test"
     ):
-        datasets.load(tmp_path)
+        datasets.load_dataset(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["0,1,1\r\n1,0,0\r\n", "0,1,1\n1,0,0", "0,1,1\n1,0,0\n\n"])
 def test_ends_of_lines(tiny, tmp_path, text):
-    assert equal(datasets.load(write(tmp_path, train=text)), tiny)
+    assert equal(datasets.load_dataset(write(tmp_path, train=text)), tiny)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_bad_lines(tmp_path, text, line, found):
     write(tmp_path, "mine", train=text)
     message = f"every line, found '{found}' in line {line} of {tmp_path / 'mine.train.data'}: mend the file"
     with pytest.raises(ValueError, match=re.escape(message)):
-        datasets.load(tmp_path)
+        datasets.load_dataset(tmp_path)
 
 
 @pytest.fixture
@@ -212,14 +212,14 @@ def server(tiny, tmp_path, monkeypatch):
 def test_downloads(tiny, server, tmp_path):
     folder, asked = server
     write(folder / "nltcs")
-    assert equal(datasets.load("nltcs"), tiny)
+    assert equal(datasets.load_dataset("nltcs"), tiny)
     assert asked == [f"/nltcs/nltcs.{split}.data" for split in datasets.SPLITS]
     assert where("nltcs") == "at hand"
-    assert equal(datasets.load("nltcs"), tiny)
+    assert equal(datasets.load_dataset("nltcs"), tiny)
     assert len(asked) == 3
     cached = tmp_path / "cache" / "hyperspn" / "DEBD" / "nltcs" / "nltcs.valid.data"
     cached.write_text("1,1,1\n")
-    assert equal(datasets.load("nltcs"), tiny)
+    assert equal(datasets.load_dataset("nltcs"), tiny)
     assert len(asked) == 4
 
 
@@ -227,7 +227,7 @@ def test_only_what_is_missing_is_downloaded(tiny, server, tmp_path):
     folder, asked = server
     write(folder / "nltcs")
     (write(tmp_path / "data") / "nltcs.test.data").unlink()
-    assert equal(datasets.load("nltcs", data_dir=tmp_path / "data"), tiny)
+    assert equal(datasets.load_dataset("nltcs", data_dir=tmp_path / "data"), tiny)
     assert asked == ["/nltcs/nltcs.test.data"]
 
 
@@ -235,13 +235,13 @@ def test_downloads_with_a_wrong_checksum(server):
     write(server[0] / "nltcs", valid="1,1,1\n")
     message = r"expected sha256 \w{64} of http://.*nltcs.valid.data, found another file: .* HYPERSPN_DATA"
     with pytest.raises(ValueError, match=message):
-        datasets.load("nltcs")
+        datasets.load_dataset("nltcs")
     assert where("nltcs") == "download"
 
 
 def test_downloads_that_the_server_does_not_have(server):
     with pytest.raises(OSError, match=r"to download http://.*nltcs.train.data, found HTTPError: .* HYPERSPN_DATA"):
-        datasets.load("nltcs")
+        datasets.load_dataset("nltcs")
 
 
 def test_downloads_without_a_server(tiny, monkeypatch):
@@ -250,13 +250,13 @@ def test_downloads_without_a_server(tiny, monkeypatch):
         monkeypatch.setitem(datasets.URLS, "DEBD", f"http://127.0.0.1:{unused.getsockname()[1]}")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         with pytest.raises(OSError, match=r"found ConnectionError: try again, or put nltcs.train.data into a folder"):
-            datasets.load("nltcs")
+            datasets.load_dataset("nltcs")
 
 
 def test_the_list_of_data_sets(tiny):
     rows = datasets.available()
-    assert [row.name for row in rows] == list(datasets.KNOWN)
-    assert Counter(row.family for row in rows) == {"built in": 2, "DEBD": 20, "amzn": 15}
+    assert [row.name for row in rows] == list(datasets.BENCHMARKS)
+    assert Counter(row.collection for row in rows) == {"built in": 2, "DEBD": 20, "amzn": 15}
     assert Counter(row.where for row in rows) == {"built in": 2, "download": 35}
     assert rows[3] == datasets.Listing("msnbc", "DEBD", 17, 291326, 38843, 58265, "download")
 
@@ -264,22 +264,24 @@ def test_the_list_of_data_sets(tiny):
 @pytest.mark.parametrize("name", datasets.BUILT_IN)
 def test_built_in_data_sets_are_as_listed(name):
     listed = next(row for row in datasets.available() if row.name == name)
-    assert [part.shape for part in datasets.load(name)] == [(rows, listed.variables) for rows in listed[3:6]]
+    assert [part.shape for part in datasets.load_dataset(name)] == [(rows, listed.variables) for rows in listed[3:6]]
     assert listed.where == "built in"
 
 
 def test_addresses_and_checksums():
-    for name, known in datasets.KNOWN.items():
+    for name, known in datasets.BENCHMARKS.items():
         if name not in datasets.BUILT_IN:
             assert all(re.fullmatch("[0-9a-f]{64}", checksum) for checksum in known.sha256)
-            assert re.fullmatch(r"https://[\w./]+/\w+/\w+/[0-9a-f]{40}/datasets(/amzn)?", datasets.URLS[known.family])
+            assert re.fullmatch(
+                r"https://[\w./]+/\w+/\w+/[0-9a-f]{40}/datasets(/amzn)?", datasets.URLS[known.collection]
+            )
 
 
 @pytest.mark.skipif("HYPERSPN_DATA" not in os.environ, reason="needs benchmark data")
-@pytest.mark.parametrize("name", [name for name in datasets.KNOWN if name not in datasets.BUILT_IN])
+@pytest.mark.parametrize("name", [name for name in datasets.BENCHMARKS if name not in datasets.BUILT_IN])
 def test_benchmarks(name):
-    known = datasets.KNOWN[name]
-    data = datasets.load(name)
+    known = datasets.BENCHMARKS[name]
+    data = datasets.load_dataset(name)
     assert [part.shape for part in data] == [(rows, known.variables) for rows in known.rows]
     for part, checksum in zip(data, known.sha256):
         text = np.full((len(part), 2 * known.variables), ord(","), np.uint8)

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import check_dataframe_column_names_consiste
 import hyperspn
 
 from hyperspn import HyperSPNDensity
-from hyperspn.recipes import RECIPES
+from hyperspn.learning.recipes import RECIPES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -62,12 +62,12 @@ def test_names_of_columns(estimator):
 
 
 def rows(count=200, seed=0):
-    """Colour, size and weight that depend on each other, with holes: heavy and red things are large."""
+    """Color, size and weight that depend on each other, with holes: heavy and red things are large."""
     generator = np.random.default_rng(seed)
     size = generator.integers(1, 3, count)
-    colour = np.where(generator.random(count) < 0.9, np.where(size == 2, "red", "blue"), "green")
+    color = np.where(generator.random(count) < 0.9, np.where(size == 2, "red", "blue"), "green")
     weight = generator.normal(100 * size, 20.0)
-    X = np.stack([colour.astype(object), size, weight], axis=1).astype(object)
+    X = np.stack([color.astype(object), size, weight], axis=1).astype(object)
     X[generator.random(X.shape) < 0.1] = None
     return X
 
@@ -93,10 +93,10 @@ def grid(density, row):
 def test_densities_sum_to_one_in_the_units_of_the_table(density):
     assert [column.kind for column in density.schema_.columns] == ["categorical", "binary", "continuous"]
     integrals = []
-    for colour, size in itertools.product(COLOURS, SIZES):
-        weights, densities = grid(density, [colour, size, None])
+    for color, size in itertools.product(COLOURS, SIZES):
+        weights, densities = grid(density, [color, size, None])
         integrals.append(trapezoid(densities, weights))
-        assert np.log(integrals[-1]) == pytest.approx(density.score_samples([[colour, size, None]])[0], abs=1e-4)
+        assert np.log(integrals[-1]) == pytest.approx(density.score_samples([[color, size, None]])[0], abs=1e-4)
     assert sum(integrals) == pytest.approx(1, abs=1e-4)
 
 
@@ -117,7 +117,7 @@ def test_learning(density):
     X = rows(100, seed=1)
     alone = [density.score(np.where(np.arange(3) == i, X, None)) for i in range(3)]
     assert density.score(X) > sum(alone) + 0.3
-    known = X[[colour is not None for colour in X[:, 0]]]
+    known = X[[color is not None for color in X[:, 0]]]
     assert (density.predict(known) == known[:, 0]).mean() > 0.8
 
 
@@ -148,9 +148,9 @@ def test_without_a_target_nothing_is_predicted():
 def test_samples_have_the_frequencies_of_their_probabilities(density):
     sample = density.sample(20_000, random_state=1)
     assert sample.shape == (20_000, 3)
-    for colour, size in itertools.product(COLOURS, SIZES):
-        drawn = (sample[:, 0] == colour) & (sample[:, 1] == size)
-        assert drawn.mean() == pytest.approx(np.exp(density.score_samples([[colour, size, None]])[0]), abs=0.012)
+    for color, size in itertools.product(COLOURS, SIZES):
+        drawn = (sample[:, 0] == color) & (sample[:, 1] == size)
+        assert drawn.mean() == pytest.approx(np.exp(density.score_samples([[color, size, None]])[0]), abs=0.012)
     weights, densities = grid(density, [None, None, None])
     mean = trapezoid(densities * weights, weights)
     spread = trapezoid(densities * (weights - mean) ** 2, weights) ** 0.5
@@ -250,7 +250,7 @@ def test_given_categories():
     listed = Small(steps=4, categories=[["pink", *COLOURS], range(5), "auto"], target=0).fit(X)
     assert dense.schema_ == listed.schema_
     np.testing.assert_array_equal(dense.classes_, ["blue", "green", "pink", "red"])
-    every = [[colour, size, None] for colour in dense.classes_ for size in range(5)]
+    every = [[color, size, None] for color in dense.classes_ for size in range(5)]
     assert logsumexp(dense.score_samples(every)) == pytest.approx(0, abs=1e-9)
     continuous = Small(steps=4, categories={1: []}).fit(X)
     assert continuous.schema_.columns[1].is_continuous
@@ -268,12 +268,12 @@ def test_given_categories():
         ({"validation_fraction": 1.0}, "expected validation_fraction >= 0 and < 1, found 1.0"),
         ({"target": 3}, "expected the name or position of one of 3 columns, found 3"),
         ({"target": 0.0}, "expected the name or position of one of 3 columns, found 0.0"),
-        ({"target": "colour"}, "expected the name of a column, found 'colour'"),
+        ({"target": "color"}, "expected the name of a column, found 'color'"),
         ({"target": 2}, "expected a target with categories, found the continuous column 'column 2'"),
         ({"categories": "automatic"}, "expected categories 'auto', a dict or a list of 3, found 'automatic'"),
         ({"categories": [["red"]]}, "expected categories 'auto', a dict or a list of 3, found"),
         ({"categories": {0: "red"}}, "expected 'auto' or a list of categories for column 'column 0', found 'red'"),
-        ({"categories": {"colour": ["red"]}}, "expected the name of a column, found 'colour'"),
+        ({"categories": {"color": ["red"]}}, "expected the name of a column, found 'color'"),
         ({"categories": {0: ["red", "blue"]}}, "expected one of 'blue', 'red' in column 'column 0', found 'green'"),
         ({"categories": {0: []}}, "expected numbers in column 'column 0', found "),
         ({"categories": {0: ["red", 1]}}, "expected strings or numbers in ascending order"),
@@ -325,9 +325,9 @@ def test_bad_numbers_of_samples(density, n_samples):
 
 
 def frame(pandas):
-    X = pandas.DataFrame(rows(), columns=["colour", "size", "weight"], index=np.arange(200) * 2)
+    X = pandas.DataFrame(rows(), columns=["color", "size", "weight"], index=np.arange(200) * 2)
     return X.assign(
-        colour=X["colour"].astype("string"),
+        color=X["color"].astype("string"),
         size=X["size"].astype("Int64"),
         weight=X["weight"].astype("float32"),
         sold=pandas.array([True, False, None, True] * 50, dtype="boolean"),
@@ -361,10 +361,10 @@ def test_frames():
     pandas.testing.assert_series_equal(sample.dtypes, X.dtypes)
     assert density.score(sample) > -20
     unknown = density.impute(pandas.DataFrame({name: [np.nan] for name in X.columns}))
-    assert unknown["colour"].isin(COLOURS).all()
+    assert unknown["color"].isin(COLOURS).all()
     assert unknown["year"].between(1990, 2019).all()
-    with pytest.raises(ValueError, match="in column 'colour', found 'pink' in row 1"):
-        density.score(X.assign(colour="pink"))
+    with pytest.raises(ValueError, match="in column 'color', found 'pink' in row 1"):
+        density.score(X.assign(color="pink"))
     with pytest.raises(ValueError, match="feature names should match"):
         density.score(X[X.columns[::-1]])
 
@@ -378,7 +378,7 @@ def test_frames_and_their_arrays_are_the_same():
 
 def test_dates_are_refused():
     pandas = pytest.importorskip("pandas")
-    dates = pandas.DataFrame({"day": pandas.date_range("2020-01-01", periods=3), "colour": ["red", "blue", "red"]})
+    dates = pandas.DataFrame({"day": pandas.date_range("2020-01-01", periods=3), "color": ["red", "blue", "red"]})
     with pytest.raises(TypeError, match=r"column 'day': .* must be a string or a real number"):
         Small().fit(dates)
 

@@ -16,11 +16,12 @@ import pytest
 import torch
 
 from hyperspn import datasets
-from hyperspn.experiments import ARTEFACTS, Records, Run, parzen, reproduce, runs
+from hyperspn.experiments import ARTIFACTS, Records, Run, parzen, reproduce, runs
+from hyperspn.experiments.published import PUBLISHED, PUBLISHED_HAND_CRAFTED
+from hyperspn.experiments.reports import Report, ReportColumn
 from hyperspn.experiments.reproduce import write_files
 from hyperspn.experiments.runs import train_all
 from hyperspn.experiments.settings import AMAZON, HAND_CRAFTED, METHODS, SCHEDULES, SETTINGS, TWENTY, Schedule
-from hyperspn.experiments.tables import PUBLISHED, PUBLISHED_HAND_CRAFTED, Column, Table
 from hyperspn.learning import fit
 from hyperspn.learning.checkpoint import Folder
 
@@ -100,8 +101,8 @@ def rows_of(count, seed):
     return np.random.default_rng(seed).integers(0, 2, (count, 5))
 
 
-def kernel(x, centre, bandwidth, dimension):
-    square = sum((a - b) ** 2 for a, b in zip(x.tolist(), centre.tolist()))
+def kernel(x, center, bandwidth, dimension):
+    square = sum((a - b) ** 2 for a, b in zip(x.tolist(), center.tolist()))
     return exp(-square / 2 / bandwidth**2) / sqrt(2 * pi * bandwidth**2) ** dimension
 
 
@@ -155,17 +156,17 @@ def test_the_setting_with_the_best_validation_value_is_chosen(records):
 
 
 def test_runs_are_missing_in_two_phases(records):
-    artefact = ARTEFACTS["table3"]
-    first = [Run(HAND_CRAFTED, setting, 0) for method in artefact.methods for setting in METHODS[method]]
-    assert artefact.missing(records, [HAND_CRAFTED], seeds=3) == first
-    assert len(artefact.later(records, [HAND_CRAFTED], seeds=3)) == 3 * 2
+    artifact = ARTIFACTS["table3"]
+    first = [Run(HAND_CRAFTED, setting, 0) for method in artifact.methods for setting in METHODS[method]]
+    assert artifact.missing(records, [HAND_CRAFTED], seeds=3) == first
+    assert len(artifact.later(records, [HAND_CRAFTED], seeds=3)) == 3 * 2
     for run in first[1:]:
         put(records, run)
-    assert artefact.missing(records, [HAND_CRAFTED], seeds=1) == first[:1]
+    assert artifact.missing(records, [HAND_CRAFTED], seeds=1) == first[:1]
     put(records, first[0], valid=-1.0)
-    assert artefact.missing(records, [HAND_CRAFTED], seeds=1) == []
-    assert artefact.later(records, [HAND_CRAFTED], seeds=3) == []
-    missing = artefact.missing(records, [HAND_CRAFTED], seeds=3)
+    assert artifact.missing(records, [HAND_CRAFTED], seeds=1) == []
+    assert artifact.later(records, [HAND_CRAFTED], seeds=3) == []
+    missing = artifact.missing(records, [HAND_CRAFTED], seeds=3)
     chosen = ("spn_wd_1e-3", "hyperspn_h5", "spn_small_wd_1e-3")
     assert missing == [Run(HAND_CRAFTED, setting, seed) for setting in chosen for seed in (1, 2)]
 
@@ -193,7 +194,7 @@ def test_a_run_becomes_a_complete_record(tiny, records):
     run = Run(HAND_CRAFTED, "hyperspn_h5", 1)
     assert list(train_all([run], records, jobs=1)) == [run]
     record = records[run]
-    data, setting = datasets.load(HAND_CRAFTED), SETTINGS["hyperspn_h5"]
+    data, setting = datasets.load_dataset(HAND_CRAFTED), SETTINGS["hyperspn_h5"]
     circuit = setting.build(256, seed=1)
     history = fit(circuit, *data[:2], steps=6, evaluate_every=2, patience=2, batch_size=20, seed=1, progress=False)
     assert record["test"] == pytest.approx(circuit.log_prob(data.test).mean().item(), abs=1e-4)
@@ -346,13 +347,18 @@ def test_tables_1_and_2(records):
 
 
 def test_a_table_in_markdown_and_csv():
-    columns = (Column("name", "data set"), Column("n", "n"), Column("a", "A", group="x"), Column("b", "B", group="x"))
-    columns += (Column("c", "C", digits=3, spread=True),)
+    columns = (
+        ReportColumn("name", "data set"),
+        ReportColumn("n", "n"),
+        ReportColumn("a", "A", group="x"),
+        ReportColumn("b", "B", group="x"),
+    )
+    columns += (ReportColumn("c", "C", digits=3, spread=True),)
     rows = [
         {"name": "one", "n": 1234, "a": -1.004, "b": -1.001, "c": -0.5, "c_std": 0.25, "significant": "c"},
         {"name": "two", "n": 5, "a": -2.0, "b": -1.0, "c": None, "c_std": None, "significant": None},
     ]
-    table = Table("A table", columns, rows)
+    table = Report("A table", columns, rows)
     assert table.markdown().splitlines() == [
         "| data set | n | A | B | C |",
         "| --- | --- | --- | --- | --- |",
@@ -419,14 +425,14 @@ def test_tables_5_and_6(records):
 
 
 def test_nothing_is_written_where_nothing_is_trained(records):
-    for what in ARTEFACTS:
+    for what in ARTIFACTS:
         assert bool(reproduce(what, records.folder, train=False).rows) == (what == "table4")
     assert not records.folder.exists()
 
 
 def test_figure_5_is_written_as_png_and_svg(records):
     put_all(records, "plants")
-    rows = ARTEFACTS["figure5"].table(records, ["plants", "pumsb_star"]).rows
+    rows = ARTIFACTS["figure5"].report(records, ["plants", "pumsb_star"]).rows
     assert [row["method"] for row in rows] == ["weight_decay", "hyperspn", "spn_small"]
     assert rows[1]["valid"] == [-9.0, -7.5, -7.0]
     write_files("figure5", records)
@@ -443,7 +449,7 @@ def test_figure_5_is_written_as_png_and_svg(records):
 def test_published_values_are_those_of_the_paper():
     assert tuple(PUBLISHED) == TWENTY + AMAZON
     for name, published in PUBLISHED.items():
-        n, h = datasets.KNOWN[name].variables, 20 if name in TWENTY else 10
+        n, h = datasets.BENCHMARKS[name].variables, 20 if name in TWENTY else 10
         assert published["weight_decay_parameters"] == 2 * n * 5**2 * 50 + 50
         assert published["hyperspn_parameters"] == 500 * n + {20: 1115, 10: 655}[h]
         for method in ("weight_decay", "hyperspn"):
@@ -474,7 +480,7 @@ needs_records = pytest.mark.skipif(not committed(), reason="there are no records
 def test_committed_records_are_complete_and_consistent():
     for run in committed():
         record, setting, schedule = COMMITTED[run], SETTINGS[run.setting], SCHEDULES[run.dataset]
-        n, k, r = datasets.KNOWN[run.dataset].variables, setting.layer_size, setting.replicas
+        n, k, r = datasets.BENCHMARKS[run.dataset].variables, setting.layer_size, setting.replicas
         parameters = 2 * n * k**2 * r + r
         if setting.hidden:
             h = setting.hidden[1]
@@ -495,11 +501,11 @@ def test_committed_records_are_complete_and_consistent():
 @needs_records
 @pytest.mark.parametrize("what", ["table1", "table2", "table3", "table5", "table6", "table7"])
 def test_tables_are_made_from_the_committed_records(what):
-    there, artefact = committed(), ARTEFACTS[what]
+    there, artifact = committed(), ARTIFACTS[what]
     table = reproduce(what, COMMITTED.folder, train=False)
     swept = {run.dataset for run in there if all(run._replace(setting=name, seed=0) in there for name in SWEPT)}
     if what != "table3":
-        assert {row["dataset"] for row in table.rows} == swept & set(artefact.datasets)
+        assert {row["dataset"] for row in table.rows} == swept & set(artifact.datasets)
     for row in table.rows if what in ("table1", "table2", "table7") else ():
         for method in ("weight_decay", "hyperspn"):
             best = max(METHODS[method], key=lambda name: COMMITTED[Run(row["dataset"], name, 0)]["valid"])

@@ -17,7 +17,7 @@ def small(monkeypatch):
     """Makes all data sets small, where no folder is set."""
     monkeypatch.delenv("HYPERSPN_DATA", raising=False)
     for name, rows in (("svhn", (8, 3, 5)), ("svhn5000", (2, 1, 1)), ("mnist", (3, 1, 2))):
-        monkeypatch.setitem(images.KNOWN, name, images.KNOWN[name]._replace(rows=rows))
+        monkeypatch.setitem(images.IMAGE_SETS, name, images.IMAGE_SETS[name]._replace(rows=rows))
 
 
 def pixels(count, shape=(32, 32, 3), seed=0):
@@ -37,7 +37,7 @@ def write_svhn(folder):
 @pytest.mark.parametrize("place", ["images", "svhn", "."])
 def test_svhn_is_split_as_published(small, tmp_path, monkeypatch, place):
     made = write_svhn(tmp_path / place)
-    data = images.load("svhn", tmp_path)
+    data = images.load_images("svhn", tmp_path)
     assert [part.shape for part in data] == [(8, 3072), (3, 3072), (5, 3072)]
     assert all(part.dtype == np.uint8 for part in data)
     row, column, channel = 5, 17, 2
@@ -49,7 +49,7 @@ def test_svhn_is_split_as_published(small, tmp_path, monkeypatch, place):
     assert data.valid[:, variable].tolist() == made["train"][4:, row, column, channel].tolist()
     assert np.array_equal(data.test.reshape(5, 32, 32, 3), made["test"])
     monkeypatch.setenv("HYPERSPN_DATA", str(tmp_path))
-    assert np.array_equal(images.load("svhn").train, data.train)
+    assert np.array_equal(images.load_images("svhn").train, data.train)
 
 
 def test_svhn5000_are_the_first_test_images_in_blocks(small, tmp_path):
@@ -57,7 +57,7 @@ def test_svhn5000_are_the_first_test_images_in_blocks(small, tmp_path):
     (tmp_path / "npz" / "images").mkdir(parents=True)
     np.savez_compressed(tmp_path / "npz" / "images" / "svhn_test_first5000.npz", images=made[:4])
     for folder in ("mat", "npz"):
-        data = images.load("svhn5000", tmp_path / folder)
+        data = images.load_images("svhn5000", tmp_path / folder)
         assert [len(part) for part in data] == [2, 1, 1]
         assert np.array_equal(np.concatenate(data), made[:4].reshape(4, -1))
 
@@ -65,13 +65,13 @@ def test_svhn5000_are_the_first_test_images_in_blocks(small, tmp_path):
 def test_mnist(small, tmp_path):
     made = pixels(6, (28, 28))
     np.savez(tmp_path / "mnist.npz", images=made, labels=np.zeros(6))
-    data = images.load("mnist", tmp_path)
+    data = images.load_images("mnist", tmp_path)
     assert [len(part) for part in data] == [3, 1, 2]
     assert np.array_equal(np.concatenate(data), made.reshape(6, 784))
 
 
 def test_the_published_sizes():
-    assert images.KNOWN["svhn"].rows == (50_000 + 531_131, 73_257 - 50_000, 26_032)
+    assert images.IMAGE_SETS["svhn"].rows == (50_000 + 531_131, 73_257 - 50_000, 26_032)
 
 
 def test_files_that_are_not_there(small, tmp_path):
@@ -79,11 +79,11 @@ def test_files_that_are_not_there(small, tmp_path):
     assert images.find("svhn", tmp_path) == []
     needed = "train_32x32.mat and extra_32x32.mat and test_32x32.mat (from http://ufldl.stanford.edu/housenumbers)"
     with pytest.raises(FileNotFoundError, match=re.escape(f"expected {needed} in {tmp_path}, found none: put them")):
-        images.load("svhn", tmp_path)
+        images.load_images("svhn", tmp_path)
     with pytest.raises(FileNotFoundError, match=r"expected mnist.npz .* in a data folder, found none: .*HYPERSPN_DATA"):
-        images.load("mnist")
+        images.load_images("mnist")
     with pytest.raises(ValueError, match="found 'svhn500'; did you mean svhn5000"):
-        images.load("svhn500")
+        images.load_images("svhn500")
 
 
 @pytest.mark.parametrize("name", ["train_32x32.mat", "mnist.npz"])
@@ -100,7 +100,7 @@ def test_damaged_files(small, tmp_path, name, content):
     else:
         path.write_bytes({"empty": b"", "text": b"0,1\n" * 99, "truncated": whole[: len(whole) // 2]}[content])
     with pytest.raises(ValueError, match=f"damaged or foreign one at .*{name}"):
-        images.load("mnist" if name == "mnist.npz" else "svhn", tmp_path)
+        images.load_images("mnist" if name == "mnist.npz" else "svhn", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_damaged_files(small, tmp_path, name, content):
 def test_other_images(small, tmp_path, array, message):
     np.savez(tmp_path / "mnist.npz", images=array)
     with pytest.raises(ValueError, match=message):
-        images.load("mnist", tmp_path)
+        images.load_images("mnist", tmp_path)
 
 
 def test_bits_per_dimension_do_not_depend_on_the_units():

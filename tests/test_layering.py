@@ -1,4 +1,4 @@
-"""A module imports only from the layers below its own."""
+"""Every room uses only the rooms that it may use."""
 
 import ast
 import subprocess
@@ -11,78 +11,59 @@ import pytest
 import hyperspn
 
 PACKAGE = Path(hyperspn.__file__).parent
-LAYERS = [
-    {"structures.region_graph"},
-    {"structures.mutual_information"},
-    {"structures.binary_trees", "structures.chow_liu", "structures.poon_domingos"},
-    {"structures", "compiled"},
-    {"sectors", "network"},
-    {"weights", "leaves"},
-    {"engines.layered", "engines.trees"},
-    {"engines.native"},
-    {"engines"},
-    {"queries"},
-    {"circuit"},
-    {"models"},
-    {"learning.checkpoint", "learning.em", "learning.regularizers", "learning.latent_tree"},
-    {"learning.train"},
-    {"learning"},
-    {"mixtures"},
-    {"datasets"},
-    {"tables", "pictures", "recipes"},
-    {"images"},
-    {"estimators"},
-    {""},
-    {"experiments.settings", "experiments.parzen"},
-    {"experiments.runs"},
-    {"experiments.tables"},
-    {"experiments.beyond", "experiments.svhn"},
-    {"experiments.artefacts", "experiments.figures"},
-    {"experiments.reproduce"},
-    {"experiments"},
-    {"cli"},
-    {"__main__"},
-]
-HEIGHT = {name: height for height, layer in enumerate(LAYERS) for name in layer}
+MAY_USE = {
+    "checks": "",
+    "files": "",
+    "renamed": "",
+    "structures": "",
+    "data": "",
+    "kernel": "",
+    "weights": "structures kernel",
+    "leaves": "data",
+    "engines": "structures weights leaves kernel",
+    "circuits": "structures weights leaves engines",
+    "learning": "data structures weights leaves engines circuits kernel",
+    "asking": "data structures weights leaves engines circuits learning",
+    "estimators": "data circuits learning asking",
+    "experiments": "data structures weights leaves engines circuits learning asking estimators",
+    "cli": "data structures weights leaves engines circuits learning asking estimators experiments",
+}
+FILES = [path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in MAY_USE]
 
 
-def module_name(path: Path) -> str:
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def room_of(path):
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
-MODULES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
-
-
-def imported(name: str, path: Path) -> set[str]:
-    """The modules of the package that a file imports."""
-    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-    package = [part for part in package if part]
-    found = set()
+def rooms_used(path):
+    """The rooms from which a file imports, by relative imports."""
+    package = path.relative_to(PACKAGE).parts[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
-            base = package[: len(package) - node.level + 1] + (node.module.split(".") if node.module else [])
-            names = {".".join([*base, alias.name]) for alias in node.names}
-            found |= (names & MODULES.keys()) or ({".".join(base)} if node.module else set())
-    return found
+            parts = (*package[: len(package) - node.level + 1], *(node.module or "").split("."))
+            yield from [parts[0]] if parts[0] else [alias.name for alias in node.names]
 
 
-def test_every_module_has_its_layer():
-    assert HEIGHT.keys() == MODULES.keys()
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_room_uses_only_the_rooms_that_it_may_use(path):
+    room = room_of(path)
+    assert set(rooms_used(path)) <= {room, "checks", "files", "__version__", *MAY_USE[room].split()}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_imports_go_down(name):
-    for other in imported(name, MODULES[name]):
-        assert HEIGHT[other] < HEIGHT[name], f"{name or 'hyperspn'} imports {other}"
-
-
-def test_structures_do_not_need_torch():
-    for name, path in MODULES.items():
-        if name.startswith("structures"):
-            assert "torch" not in path.read_text()
-
-
-def test_scikit_learn_is_imported_only_where_it_is_wanted():
-    code = "import sys, hyperspn; sys.exit('sklearn' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+@pytest.mark.parametrize(
+    ("imported", "absent"),
+    [("hyperspn.structures", "torch"), ("hyperspn.data", "torch"), ("hyperspn", "sklearn matplotlib pandas pyarrow")],
+)
+def test_what_an_import_does_not_bring(imported, absent):
+    """The package itself imports torch, so a room is imported below an empty package of the same name."""
+    code = f"""
+import importlib, sys, types
+if "." in "{imported}":
+    package = types.ModuleType("hyperspn")
+    package.__path__ = [{str(PACKAGE)!r}]
+    sys.modules["hyperspn"] = package
+importlib.import_module("{imported}")
+print(*(name for name in "{absent}".split() if name in sys.modules))
+"""
+    result = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (result.returncode, result.stdout.strip()) == (0, "")

@@ -4,7 +4,10 @@ import torch
 
 from scipy import stats
 
-from hyperspn.leaves import Binomial, Categorical, Evidence, Gaussian, Leaves
+from hyperspn.leaves.continuous import Gaussian
+from hyperspn.leaves.discrete import Binomial, Categorical
+from hyperspn.leaves.evidence import Evidence
+from hyperspn.leaves.leaves import Leaves
 
 MIXED = [Categorical(3), Gaussian(2, max_variance=4.0), Categorical(2), Binomial(4, total=10), Gaussian(3)]
 

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 from worlds import ROWS, SHARED, WIDE_LEAVES, missing_patterns, sharpened
 
 from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN, RegionGraph
-from hyperspn.compiled import rounded_subnormals
 from hyperspn.engines import LayeredEngine, NativeEngine, native
 from hyperspn.engines.trees import Trees
-from hyperspn.sectors import Sectors
+from hyperspn.kernel import rounded_subnormals
 from hyperspn.structures import binary_trees, chow_liu
+from hyperspn.weights.sectors import Sectors
 
 LEAVES = {
     "binary": [Categorical(2)],

@@ -5,7 +5,7 @@ import torch
 
 from torch import nn
 
-from hyperspn import network
+from hyperspn.weights import network
 
 
 def layers_of(*widths, dtype=torch.float64):

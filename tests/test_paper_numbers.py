@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from hyperspn import EiNet
-from hyperspn.sectors import Sectors
 from hyperspn.structures import binary_trees, poon_domingos
-from hyperspn.weights import DirectWeights, HyperWeights
+from hyperspn.weights.direct import DirectWeights
+from hyperspn.weights.hyper import HyperWeights
+from hyperspn.weights.sectors import Sectors
 
 TABLE_1 = {
     "nltcs": (16, 40050, 9115),

@@ -3,7 +3,7 @@ import pytest
 
 from matplotlib.image import imread
 
-from hyperspn.pictures import SMALLEST, half, image_shape, write_grid
+from hyperspn.data.pictures import SMALLEST, half, image_shape, write_grid
 
 
 def test_shapes():
@@ -36,6 +36,6 @@ def test_pixels_are_where_they_belong(tmp_path):
     assert small[1, 4, 2] > small[1, 4, 0]
 
 
-def test_colours(tmp_path):
+def test_colors(tmp_path):
     write_grid(tmp_path / "grid.png", np.array([[[1.0, 0.5, 0.0]]]), (1, 1, 3), 0, 1)
     np.testing.assert_allclose(imread(tmp_path / "grid.png")[0, 0, :3], [1, 0.5, 0], atol=0.01)

@@ -182,7 +182,7 @@ def test_most_probable_completion_of_a_mixture_that_is_deterministic_by_its_weig
     assert torch.equal(completed[0], worlds[p.argmax()])
 
 
-def test_most_probable_completion_maximises_over_hidden_choices_too(discrete):
+def test_most_probable_completion_maximizes_over_hidden_choices_too(discrete):
     circuit, worlds, p = discrete
     completed = circuit.most_probable(worlds[:1], torch.ones(1, circuit.num_variables, dtype=torch.bool))
     assert circuit.log_prob(completed).exp() <= p.max() * (1 + 1e-9)

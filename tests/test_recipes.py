@@ -7,8 +7,10 @@ from worlds import all_worlds
 import hyperspn
 
 from hyperspn import Categorical, Gaussian
-from hyperspn.recipes import PRIOR, RECIPES, Recipe, search
-from hyperspn.weights import DirectWeights, FactoredWeights, HyperWeights
+from hyperspn.learning.recipes import PRIOR, RECIPES, Recipe, search
+from hyperspn.weights.direct import DirectWeights
+from hyperspn.weights.factored import FactoredWeights
+from hyperspn.weights.hyper import HyperWeights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -3,9 +3,9 @@ import torch
 
 from worlds import CATERPILLAR, SHARED, WIDE_LEAVES
 
-from hyperspn.sectors import Sectors
 from hyperspn.structures import binary_trees
-from hyperspn.weights import normalize
+from hyperspn.weights.sectors import Sectors
+from hyperspn.weights.source import normalize
 
 
 def test_every_sector_is_used_once():
@@ -34,7 +34,7 @@ def test_every_sector_of_outer_products_is_used_once():
             assert sorted(torch.cat(own).tolist()) == list(range(kind.count))
 
 
-def test_einsum_weights_are_normalised_in_each_partition_and_mixed():
+def test_einsum_weights_are_normalized_in_each_partition_and_mixed():
     layer = Sectors(SHARED, 2, [2] * 4, "outer").layers[-1]
     assert (layer.rows, layer.partitions, layer.columns, layer.sectors.shape) == (1, 2, 4, (1, 6))
     logits = torch.tensor([[0.0, 1], [2, 3], [4, 6], [8, 10], [5, 99], [7, 99]])

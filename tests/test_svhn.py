@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 import hyperspn
 
-from hyperspn import cli, images
-from hyperspn.experiments import ARTEFACTS, Records, reproduce, svhn
+from hyperspn import images
+from hyperspn.cli.main import app
+from hyperspn.experiments import ARTIFACTS, Records, reproduce, svhn
 from hyperspn.experiments.reproduce import write_files
 from hyperspn.experiments.svhn import ClusterRun, Experiment, cluster_runs, find_clusters
 from hyperspn.structures import poon_domingos
@@ -36,7 +37,7 @@ def data_dir(tmp_path, monkeypatch):
     monkeypatch.delenv("HYPERSPN_DATA", raising=False)
     (tmp_path / "data").mkdir()
     for seed, (name, shape) in enumerate(SHAPES.items()):
-        monkeypatch.setitem(images.KNOWN, name, images.KNOWN[name]._replace(shape=shape, rows=ROWS))
+        monkeypatch.setitem(images.IMAGE_SETS, name, images.IMAGE_SETS[name]._replace(shape=shape, rows=ROWS))
         monkeypatch.setitem(svhn.EXPERIMENTS, name, Experiment(2, 2, layer_size=3, epochs=4))
         made = np.random.default_rng(seed).integers(0, 50, (*shape, len(DARK))) + np.where(DARK, 10, 190)
         made = np.moveaxis(made.astype(np.uint8), -1, 0)  # (images, *shape)
@@ -95,7 +96,7 @@ def test_a_cluster_becomes_a_complete_record(data_dir, records, tmp_path, datase
     assert run.path.as_posix() == f"{dataset}/2-clusters/{method}-cluster{cluster}-seed1.json"
     _, record = svhn.train(run, tmp_path / "run", data_dir, 1, {dataset: labels})
 
-    data = np.concatenate(images.load(dataset, data_dir)).astype(float)
+    data = np.concatenate(images.load_images(dataset, data_dir)).astype(float)
     train, valid, test = (rows[dark] for rows, dark in zip(np.split(data, [36, 46]), np.split(DARK, [36, 46])))
     mean = train.mean(0)
     circuit = hyperspn.EiNet(poon_domingos((4, 4), [1], 2, SHAPES[dataset][2]), 3, weights=weights, seed=1)
@@ -128,16 +129,16 @@ def test_figure_6_is_trained_once_and_never_again(data_dir, records, monkeypatch
     assert reproduce("figure6", records.folder, jobs=1, data_dir=data_dir) == table
     assert reproduce("figure6", records.folder, datasets=["mnist"], train=False).rows == table.rows[2:]
     assert (records.folder / "figure6.svg").read_bytes() == svg
-    printed = CliRunner().invoke(cli.app, f"reproduce figure6 --json --results {records.folder}".split())
+    printed = CliRunner().invoke(app, f"reproduce figure6 --json --results {records.folder}".split())
     assert json.loads(printed.stdout)["summary"] == reproduce("figure6", records.folder, train=False).summary
 
 
 def test_all_of_svhn_is_the_default_where_it_is_at_hand(data_dir, tmp_path):
-    artefact = ARTEFACTS["figure6"]
-    assert artefact.default(None) == artefact.default(data_dir) == ("svhn5000", "mnist")
+    artifact = ARTIFACTS["figure6"]
+    assert artifact.default(None) == artifact.default(data_dir) == ("svhn5000", "mnist")
     for name in ("train", "extra", "test"):
         (tmp_path / "data" / f"{name}_32x32.mat").touch()
-    assert artefact.default(data_dir) == ("svhn",)
+    assert artifact.default(data_dir) == ("svhn",)
 
 
 def test_images_that_are_not_at_hand(records, tmp_path):
@@ -187,7 +188,7 @@ def test_committed_records_are_complete_and_consistent():
     for path in FOUND:
         content = json.loads(path.read_text())
         run = ClusterRun(*(content[name] for name in ClusterRun._fields))
-        record, experiment, shape = COMMITTED[run], svhn.EXPERIMENTS[run.dataset], images.KNOWN[run.dataset].shape
+        record, experiment, shape = COMMITTED[run], svhn.EXPERIMENTS[run.dataset], images.IMAGE_SETS[run.dataset].shape
         assert path == COMMITTED.folder / run.path
         assert record["options"] == experiment._asdict(), run
         with np.load(path.with_name("labels.npz")) as labels:

@@ -4,9 +4,12 @@ import torch
 from torch.func import functional_call
 
 from hyperspn import RegionGraph
-from hyperspn.sectors import Sectors
 from hyperspn.structures import binary_trees
-from hyperspn.weights import DirectWeights, FactoredWeights, HyperWeights, normalize
+from hyperspn.weights.direct import DirectWeights
+from hyperspn.weights.factored import FactoredWeights
+from hyperspn.weights.hyper import HyperWeights
+from hyperspn.weights.sectors import Sectors
+from hyperspn.weights.source import normalize
 
 SOURCES = [DirectWeights, HyperWeights, FactoredWeights]
 
@@ -105,7 +108,7 @@ def test_parameter_groups_cover_everything_once(sectors, source, rates):
     torch.optim.Adam(groups)
 
 
-def test_initialisation_is_uniform_or_normal(sectors):
+def test_initialization_is_uniform_or_normal(sectors):
     uniform = HyperWeights(sectors, embedding_dim=200).embeddings
     assert uniform.min() >= 0
     assert uniform.max() < 1

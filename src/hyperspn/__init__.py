@@ -1,13 +1,17 @@
 """HyperSPNs: probabilistic circuits whose weights a small neural network writes."""
 
+from __future__ import annotations
+
+import sys
+
 from typing import TYPE_CHECKING, Any
 
-from . import datasets, queries, structures, tables
-from .circuit import Circuit, load
-from .learning import fit, warm_start
+from . import renamed, structures, weights
+from .asking import TableModel
+from .circuits import SPN, Circuit, ClusterMixture, EiNet, HyperSPN, load, queries
+from .data import datasets, images
+from .learning import EM, fit, fit_clusters, recipes, start_from_clusters
 from .leaves import Binomial, Categorical, Gaussian, Histogram
-from .mixtures import ClusterMixture, fit_clusters
-from .models import SPN, EiNet, HyperSPN
 from .structures import RegionGraph
 
 if TYPE_CHECKING:
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "EM",
     "SPN",
     "Binomial",
     "Categorical",
@@ -27,21 +32,28 @@ __all__ = [
     "HyperSPN",
     "HyperSPNDensity",
     "RegionGraph",
+    "TableModel",
     "datasets",
     "fit",
     "fit_clusters",
+    "images",
+    "leaves",
     "load",
     "queries",
+    "recipes",
+    "start_from_clusters",
     "structures",
-    "tables",
-    "warm_start",
+    "weights",
 ]
+
+for module in (datasets, images, queries, recipes):  # hyperspn.recipes is hyperspn.learning.recipes
+    sys.modules[f"{__name__}.{module.__name__.rpartition('.')[2]}"] = module
+renamed.install()
 
 
 def __getattr__(name: str) -> Any:
-    """Imports scikit-learn, which takes as long as all else together, only where it is wanted."""
-    if name != "HyperSPNDensity":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .estimators import HyperSPNDensity
+    if name == "HyperSPNDensity":  # scikit-learn takes as long as all else together
+        from .estimators import HyperSPNDensity
 
-    return HyperSPNDensity
+        return HyperSPNDensity
+    return renamed.attribute(name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ..leaves import Leaves
-from ..sectors import Sectors
+from ..leaves.leaves import Leaves
+from ..weights.sectors import Sectors
 from .layered import LayeredEngine
 from .native import NativeEngine
 

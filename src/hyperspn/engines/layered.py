@@ -9,9 +9,10 @@ import torch
 
 from torch import Tensor
 
-from ..leaves import Evidence, Leaves
-from ..sectors import Sectors, SumLayer
-from ..weights import WeightSource, normalize
+from ..leaves.evidence import Evidence
+from ..leaves.leaves import Leaves
+from ..weights.sectors import Sectors, SumLayer
+from ..weights.source import WeightSource, normalize
 
 VALUES_AT_ONCE = 2**25
 
@@ -126,7 +127,7 @@ class LayeredEngine:
     def log_values(self, evidence: Evidence, leaves: Leaves, weights: WeightSource, flows: bool = False) -> Tensor:
         """The log-value of every root, (batch, roots).
 
-        With `flows`, the unnormalised weights get the expected flow through each edge in place of their gradient:
+        With `flows`, the unnormalized weights get the expected flow through each edge in place of their gradient:
         w dL/dw with free weights w, which is the sum over the batch of the posterior that the edge is used.
         """
         if all(leaves.is_linear(own) for own, _ in self.leaf_regions):

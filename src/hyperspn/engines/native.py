@@ -12,10 +12,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
-from ..compiled import array, kernel
-from ..leaves import Categorical, Evidence, Leaves
-from ..sectors import Sectors
-from ..weights import WeightSource
+from ..kernel import array, kernel
+from ..leaves.discrete import Categorical
+from ..leaves.evidence import Evidence
+from ..leaves.leaves import Leaves
+from ..weights.sectors import Sectors
+from ..weights.source import WeightSource
 from .layered import VALUES_AT_ONCE, LayeredEngine
 from .trees import Chunk, Ids, Piece, Trees, integers
 

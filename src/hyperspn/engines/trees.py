@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..sectors import Sectors
 from ..structures import RegionGraph
+from ..weights.sectors import Sectors
 
 Int32Array = NDArray[np.int32]
 Ids = slice | Tensor

@@ -1,8 +1,8 @@
 """Experiments: every table and figure of the paper by one command each."""
 
-from .artefacts import ARTEFACTS, Artefact
+from .artifacts import ARTIFACTS, Artifact
+from .reports import Report
 from .reproduce import reproduce
 from .runs import Records, Run
-from .tables import Table
 
-__all__ = ["ARTEFACTS", "Artefact", "Records", "Run", "Table", "reproduce"]
+__all__ = ["ARTIFACTS", "Artifact", "Records", "Report", "Run", "reproduce"]

@@ -8,15 +8,16 @@ from typing import NamedTuple
 
 import torch
 
-from .. import datasets
-from ..datasets import KNOWN
+from ..data import datasets
+from ..data.datasets import BENCHMARKS
 from ..learning import fit
-from ..recipes import Recipe
+from ..learning.recipes import Recipe
+from .published import PUBLISHED, PUBLISHED_HAND_CRAFTED
+from .reports import Row
 from .runs import Record, Records, Run, core_seconds, outcome
 from .settings import HAND_CRAFTED, METHODS
-from .tables import PUBLISHED, PUBLISHED_HAND_CRAFTED, Row
 
-FAMILIES: dict[str, dict[str, Recipe]] = {
+GROUPS: dict[str, dict[str, Recipe]] = {
     "learned": {"learned": Recipe("learned", "hyper", hidden=(20, 20))},
     "chow_liu": {"chow_liu": Recipe("chow-liu", "hyper", layer_size=12, replicas=8, hidden=(20, 20))},
     "factored": {
@@ -30,7 +31,7 @@ FAMILIES: dict[str, dict[str, Recipe]] = {
 }
 """What is tried on every data set; the best on validation counts, of all that are small enough."""
 
-RECIPES = {name: recipe for family in FAMILIES.values() for name, recipe in family.items()}
+TRIED = {name: recipe for group in GROUPS.values() for name, recipe in group.items()}
 
 
 class BeyondRun(NamedTuple):
@@ -46,20 +47,20 @@ class BeyondRun(NamedTuple):
 
     @property
     def core_seconds(self) -> float:
-        recipe = RECIPES[self.setting]
-        schedule = recipe.schedule(KNOWN[self.dataset].rows[0], KNOWN[self.dataset].variables)
+        recipe = TRIED[self.setting]
+        schedule = recipe.schedule(BENCHMARKS[self.dataset].rows[0], BENCHMARKS[self.dataset].variables)
         return core_seconds(self.dataset, recipe.layer_size, recipe.replicas, schedule["steps"], schedule["batch_size"])
 
 
 def runs(names: Sequence[str], seeds: int) -> list[BeyondRun]:
     """All recipes on these data sets."""
-    return [BeyondRun(name, setting, seed) for name in names for setting in RECIPES for seed in range(seeds)]
+    return [BeyondRun(name, setting, seed) for name in names for setting in TRIED for seed in range(seeds)]
 
 
 def train(run: BeyondRun, folder: Path, data_dir: str | None, threads: int) -> tuple[BeyondRun, Record]:
     """Trains one run by the schedule of its recipe, and returns its record."""
     torch.set_num_threads(threads)
-    data, recipe = datasets.load(run.dataset, data_dir=data_dir), RECIPES[run.setting]
+    data, recipe = datasets.load_dataset(run.dataset, data_dir=data_dir), TRIED[run.setting]
     circuit = recipe.build(data.train, seed=run.seed)
     schedule = recipe.schedule(*data.train.shape)
     history = fit(circuit, data.train, data.valid, **schedule, seed=run.seed, folder=folder, progress=False)
@@ -72,25 +73,23 @@ def train(run: BeyondRun, folder: Path, data_dir: str | None, threads: int) -> t
 
 
 def comparison(records: Records, names: Sequence[str]) -> list[Row]:
-    """For each data set the best of each family, and the best within the published number of parameters, within half
+    """For each data set the best of each group, and the best within the published number of parameters, within half
     of it, and of all: test values of what is best on validation, first seed."""
     return [_compared(records, name) for name in names if all(run in records for run in runs([name], seeds=1))]
 
 
 def _compared(records: Records, name: str) -> Row:
-    found = {
-        family: [records[BeyondRun(name, setting, 0)] for setting in recipes] for family, recipes in FAMILIES.items()
-    }
+    found = {group: [records[BeyondRun(name, setting, 0)] for setting in recipes] for group, recipes in GROUPS.items()}
     random = [Run(name, setting, 0) for setting in METHODS["hyperspn"]]
     found = {"random": [records[run] for run in random if run in records], **found}
-    everything = [record for family in found.values() for record in family]
+    everything = [record for group in found.values() for record in group]
     published, parameters, best_tractable, by = _published(name)
     limits = {"best": parameters, "half": parameters / 2, "unlimited": float("inf")}
     row: Row = {"dataset": name, "published": published, "published_params": parameters}
     for limit, most in limits.items():
         row |= _best(limit, [record for record in everything if record["parameters"] <= most])
-    for family, own in found.items():
-        row |= _best(family, own)
+    for group, members in found.items():
+        row |= _best(group, members)
     return {**row, "best_tractable": best_tractable, "by": by}
 
 

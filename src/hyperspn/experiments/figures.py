@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..learning.checkpoint import write
+from ..files import write
+from .reports import Report, Row
 from .svhn import SCALED
-from .tables import Row, Table
 
 STYLES = {
     "weight_decay": ("SPN-Large", "tab:blue"),
@@ -20,18 +22,18 @@ STYLES = {
 }
 
 
-def training_curves(table: Table) -> Figure:
+def training_curves(report: Report) -> Figure:
     """Figure 5: mean log-likelihood of training (dashed) and validation rows (solid) by step."""
-    rows = table.rows
+    rows = report.rows
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
     figure = Figure(figsize=(5 * len(datasets) + 2, 3.6), layout="constrained")
     for place, dataset in enumerate(datasets, 1):
         axes = figure.add_subplot(1, len(datasets), place, title=dataset, xlabel="step", ylabel="log-likelihood")
         curves = [row for row in rows if row["dataset"] == dataset]
         for row in curves:
-            name, colour = STYLES[row["method"]]
-            axes.plot(row["steps"][1:], row["train"][1:], "--", color=colour, linewidth=1, label=f"{name}, train")
-            axes.plot(row["steps"][1:], row["valid"][1:], color=colour, label=f"{name}, valid")
+            name, color = STYLES[row["method"]]
+            axes.plot(row["steps"][1:], row["train"][1:], "--", color=color, linewidth=1, label=f"{name}, train")
+            axes.plot(row["steps"][1:], row["valid"][1:], color=color, label=f"{name}, valid")
         top = max(max(row["train"]) for row in curves)
         low = min(max(row["valid"]) for row in curves)
         axes.set_ylim(low - 0.3 * (top - low), top + 0.1 * (top - low))
@@ -40,13 +42,13 @@ def training_curves(table: Table) -> Figure:
     return figure
 
 
-def improvements(table: Table) -> Figure:
+def improvements(report: Report) -> Figure:
     """Figure 6: how much better HyperSPN is than weight decay on each cluster of images, in increasing order."""
-    summaries = table.summary or []
+    summaries = report.summary or []
     figure = Figure(figsize=(5 * max(1, len(summaries)), 3.6), layout="constrained")
     for place, summary in enumerate(summaries, 1):
         axes = figure.add_subplot(1, len(summaries), place, xlabel="cluster, sorted", ylabel="improvement in nats")
-        _improvements(axes, [row for row in table.rows if row["dataset"] == summary["dataset"]], summary)
+        _improvements(axes, [row for row in report.rows if row["dataset"] == summary["dataset"]], summary)
     return figure
 
 
@@ -54,23 +56,29 @@ def _improvements(axes: Axes, rows: list[Row], summary: Row) -> None:
     values, mean, error = [row["improvement"] for row in rows], summary["improvement"], summary["improvement_std"]
     scaled = "scaled down: " if summary["dataset"] in SCALED else ""
     axes.set_title(f"{summary['dataset']} ({scaled}{summary['size']:,} images, {summary['clusters']} clusters)")
-    colours = [STYLES["hyperspn" if value > 0 else "weight_decay"][1] for value in values]
-    axes.bar(range(1, len(values) + 1), values, color=colours)
+    colors = [STYLES["hyperspn" if value > 0 else "weight_decay"][1] for value in values]
+    axes.bar(range(1, len(values) + 1), values, color=colors)
     axes.axhline(0, color="black", linewidth=0.8)
     label = f"weighted mean {mean:.1f} ± {error:.1f}, {summary['improved']:.0%} improved"
     axes.axhline(mean, color="black", linestyle="--", label=label)
     if "improvement_published" in summary:
         published, spread = summary["improvement_published"], summary["improvement_published_std"]
         label = f"published, all of SVHN: {published:.0f} ± {spread:.0f}, about {summary['improved_published']:.0%}"
-        axes.axhline(published, color="grey", linestyle=":", label=label)
+        axes.axhline(published, color="gray", linestyle=":", label=label)
     axes.legend(fontsize="small")
 
 
 def save(figure: Figure, path: Path) -> None:
     """Writes the figure as PNG and as SVG; the same figure gives the same files."""
     with matplotlib.rc_context({"svg.hashsalt": path.name}):
-        write(path.with_suffix(".png"), lambda file: figure.savefig(file, format="png", dpi=150))
-        write(path.with_suffix(".svg"), lambda file: figure.savefig(file, format="svg", metadata={"Date": None}))
+        write(path.with_suffix(".png"), _drawn(figure, format="png", dpi=150))
+        write(path.with_suffix(".svg"), _drawn(figure, format="svg", metadata={"Date": None}))
+
+
+def _drawn(figure: Figure, **options: Any) -> bytes:
+    content = BytesIO()
+    figure.savefig(content, **options)
+    return content.getvalue()
 
 
 FIGURES = {"figure5": training_curves, "figure6": improvements}

@@ -43,19 +43,19 @@ def parzen_log_likelihood(samples: Tensor, valid: Tensor, test: Tensor) -> tuple
     """
 
     def means(rows: Tensor, bandwidths: Sequence[float]) -> Tensor:
-        normaliser = 0.5 * samples.shape[1] * torch.tensor([log(2 * pi * bandwidth**2) for bandwidth in bandwidths])
-        return log_density(rows, samples, bandwidths).mean(1) - normaliser  # (bandwidths,)
+        normalizer = 0.5 * samples.shape[1] * torch.tensor([log(2 * pi * bandwidth**2) for bandwidth in bandwidths])
+        return log_density(rows, samples, bandwidths).mean(1) - normalizer  # (bandwidths,)
 
     bandwidth = BANDWIDTHS[int(means(valid, BANDWIDTHS).argmax())]
     return means(test, [bandwidth]).item(), bandwidth
 
 
-def log_density(rows: Tensor, centres: Tensor, bandwidths: Sequence[float]) -> Tensor:
+def log_density(rows: Tensor, centers: Tensor, bandwidths: Sequence[float]) -> Tensor:
     """log mean_c exp(-|x - c|^2 / (2 bandwidth^2)) for all bandwidths and rows x, (bandwidths, rows), in float64."""
-    centres = centres.float()
+    centers = centers.float()
     found = []
-    for block in rows.float().split(max(1, DISTANCES_AT_ONCE // len(centres))):
-        squares = block.square().sum(1)[:, None] + centres.square().sum(1) - 2 * block @ centres.T  # (block, centres)
+    for block in rows.float().split(max(1, DISTANCES_AT_ONCE // len(centers))):
+        squares = block.square().sum(1)[:, None] + centers.square().sum(1) - 2 * block @ centers.T  # (block, centers)
         scaled = [(squares / (-2 * bandwidth**2)).logsumexp(1) for bandwidth in bandwidths]
         found.append(torch.stack(scaled).double())
-    return torch.cat(found, 1) - log(len(centres))
+    return torch.cat(found, 1) - log(len(centers))

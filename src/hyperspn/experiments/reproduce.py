@@ -13,12 +13,12 @@ import joblib
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from ..datasets import did_you_mean
-from ..learning.checkpoint import write
-from .artefacts import ARTEFACTS
+from ..checks import did_you_mean
+from ..files import write
+from .artifacts import ARTIFACTS
 from .figures import FIGURES, save
+from .reports import Report
 from .runs import AnyRun, Records, train_all
-from .tables import Table
 
 BACKENDS = ("loky", "dask", "ray")
 
@@ -33,7 +33,7 @@ def reproduce(
     backend: str = "loky",
     data_dir: str | None = None,
     train: bool = True,
-) -> Table:
+) -> Report:
     """Makes a table or figure of the paper from records; what it needs and is not there yet is trained first.
 
     A run is one record in the folder `results`; an interrupted one goes on where it stopped. The table is written
@@ -51,33 +51,33 @@ def reproduce(
         train: Whether to train; otherwise the records at hand must do, and no file is written.
 
     Example:
-        >>> table = reproduce("table4", train=False)
-        >>> table.rows[0]
+        >>> report = reproduce("table4", train=False)
+        >>> report.rows[0]
         {'option': 'learning rate', 'weight_decay': '0.02', 'hyperspn': '0.005'}
     """
-    artefact = ARTEFACTS[_one_of(ARTEFACTS, what)]
-    chosen: Sequence[str] = [_one_of(artefact.datasets, name) for name in datasets]
-    chosen = chosen or (artefact.default(data_dir) if train else artefact.datasets)
+    artifact = ARTIFACTS[_one_of(ARTIFACTS, what)]
+    chosen: Sequence[str] = [_one_of(artifact.datasets, name) for name in datasets]
+    chosen = chosen or (artifact.default(data_dir) if train else artifact.datasets)
     for name, number in (("seeds", seeds), ("jobs", jobs)):
         if number is not None and number < 1:
             raise ValueError(f"expected {name} >= 1, found {number}")
     records = Records(Path(results))
     if train:
         with _cluster(_one_of(BACKENDS, backend)):
-            _train_missing(what, records, chosen, seeds or artefact.seeds, jobs or -1, data_dir)
+            _train_missing(what, records, chosen, seeds or artifact.seeds, jobs or -1, data_dir)
         write_files(what, records)
-    return artefact.table(records, chosen)
+    return artifact.report(records, chosen)
 
 
 def write_files(what: str, records: Records) -> None:
     """Writes a table or figure, with all records at hand, into their folder."""
-    table = ARTEFACTS[what].table(records, ARTEFACTS[what].datasets)
+    report = ARTIFACTS[what].report(records, ARTIFACTS[what].datasets)
     records.folder.mkdir(parents=True, exist_ok=True)
     if what in FIGURES:
-        save(FIGURES[what](table), records.folder / what)
+        save(FIGURES[what](report), records.folder / what)
     else:
-        write(records.folder / f"{what}.md", lambda file: file.write(table.markdown().encode()))
-        write(records.folder / f"{what}.csv", lambda file: file.write(table.csv().encode()))
+        write(records.folder / f"{what}.md", report.markdown().encode())
+        write(records.folder / f"{what}.csv", report.csv().encode())
 
 
 def _one_of(names: Collection[str], name: str) -> str:
@@ -114,10 +114,10 @@ def _train_missing(
     what: str, records: Records, datasets: Sequence[str], seeds: int, jobs: int, data_dir: str | None
 ) -> None:
     """Trains until nothing is missing: which settings get more seeds depends on what was chosen on validation."""
-    artefact, console = ARTEFACTS[what], Console(stderr=True, highlight=False)
-    while missing := artefact.missing(records, datasets, seeds):
-        train_one = artefact.prepare(missing, records, data_dir)
-        console.print(f"{what}: {_announced(missing, artefact.later(records, datasets, seeds))}", soft_wrap=True)
+    artifact, console = ARTIFACTS[what], Console(stderr=True, highlight=False)
+    while missing := artifact.missing(records, datasets, seeds):
+        train_one = artifact.prepare(missing, records, data_dir)
+        console.print(f"{what}: {_announced(missing, artifact.later(records, datasets, seeds))}", soft_wrap=True)
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task("training", total=sum(run.core_seconds for run in missing))

@@ -21,11 +21,12 @@ import joblib
 import numpy as np
 import torch
 
-from .. import __version__, datasets
-from ..circuit import Circuit
-from ..datasets import KNOWN, Dataset
+from .. import __version__
+from ..circuits.circuit import Circuit
+from ..data import datasets
+from ..data.datasets import BENCHMARKS, Dataset
+from ..files import write
 from ..learning import History, fit
-from ..learning.checkpoint import write
 from .parzen import parzen_log_likelihood, published_quality
 from .settings import METHODS, SCHEDULES, SETTINGS
 
@@ -81,7 +82,7 @@ class Run(NamedTuple):
 
 def core_seconds(dataset: str, layer_size: int, replicas: int, steps: int, batch_size: int) -> float:
     """About how long it takes on one core to train a circuit of k^2 r weights for each region of a data set's trees."""
-    known = KNOWN[dataset]
+    known = BENCHMARKS[dataset]
     weights = 2 * known.variables * replicas * layer_size**2
     per_weight = SECONDS_PER_WEIGHT + SECONDS_PER_WEIGHT_AND_ROW * min(batch_size, known.rows[0])
     return steps * (SECONDS_PER_STEP + per_weight * weights)
@@ -112,7 +113,7 @@ class Records:
         path = self.folder / run.path
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items())
-        write(path, lambda file: file.write(f"{{\n{lines}\n}}\n".encode()))
+        write(path, f"{{\n{lines}\n}}\n".encode())
 
     def chosen(self, dataset: str, method: str) -> str | None:
         """The setting of a method with the best validation value for the first seed, once all of them are there."""
@@ -144,7 +145,7 @@ class Records:
 def train(run: Run, folder: Path, data_dir: str | None, threads: int) -> tuple[Run, Record]:
     """Trains one run, with its checkpoints in a folder, and returns its record."""
     torch.set_num_threads(threads)
-    data = datasets.load(run.dataset, data_dir=data_dir)
+    data = datasets.load_dataset(run.dataset, data_dir=data_dir)
     setting, schedule = SETTINGS[run.setting], SCHEDULES[run.dataset]
     circuit = setting.build(data.train.shape[1], run.seed)
     history = fit(

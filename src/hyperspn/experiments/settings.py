@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..circuit import Circuit
-from ..datasets import KNOWN
-from ..models import SPN, HyperSPN
+from ..circuits.circuit import Circuit
+from ..circuits.models import SPN, HyperSPN
+from ..data.datasets import BENCHMARKS
 
 HAND_CRAFTED = "hand-crafted"
-TWENTY = tuple(name for name, known in KNOWN.items() if known.family == "DEBD")
-AMAZON = tuple(name for name, known in KNOWN.items() if known.family == "amzn")
+TWENTY = tuple(name for name, known in BENCHMARKS.items() if known.collection == "DEBD")
+AMAZON = tuple(name for name, known in BENCHMARKS.items() if known.collection == "amzn")
 
 
 class Setting(NamedTuple):
-    """A model and its regulariser: weights that a network of hidden widths (20, h) writes, or weights that decay."""
+    """A model and its regularizer: weights that a network of hidden widths (20, h) writes, or weights that decay."""
 
     layer_size: int = 5
     replicas: int = 50

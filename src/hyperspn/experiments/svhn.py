@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from itertools import count, takewhile
 from math import ceil, isqrt, prod, sqrt
 from pathlib import Path
@@ -15,23 +16,23 @@ import torch
 
 from numpy.typing import NDArray
 
-from .. import images
-from ..circuit import Circuit
-from ..datasets import Dataset
+from ..circuits.circuit import Circuit
+from ..circuits.models import EiNet
+from ..data import images
+from ..data.datasets import Dataset
+from ..data.pictures import image_shape, write_grid
+from ..files import write
 from ..learning import fit
-from ..learning.checkpoint import write
-from ..mixtures import k_means, nearest
-from ..models import EiNet
-from ..pictures import image_shape, write_grid
+from ..learning.clusters import k_means, nearest
 from ..structures import poon_domingos
+from .reports import BOTH, Row
 from .runs import Record, Records, outcome
-from .tables import BOTH, Row
 
 SCALE = 255.0
 WEIGHT_DECAY = 1e-4
 SECONDS_PER_STEP, SECONDS_PER_VARIABLE = 0.012, 3e-6
 
-PUBLISHED = {"improvement_published": 9.0, "improvement_published_std": 4.0, "improved_published": 0.7}
+PUBLISHED_SVHN = {"improvement_published": 9.0, "improvement_published_std": 4.0, "improved_published": 0.7}
 
 
 class Experiment(NamedTuple):
@@ -75,7 +76,7 @@ class ClusterRun(NamedTuple):
 
     @property
     def core_seconds(self) -> float:
-        experiment, known = EXPERIMENTS[self.dataset], images.KNOWN[self.dataset]
+        experiment, known = EXPERIMENTS[self.dataset], images.IMAGE_SETS[self.dataset]
         steps = experiment.epochs * known.rows[0] / self.clusters / experiment.batch_size
         return steps * (SECONDS_PER_STEP + SECONDS_PER_VARIABLE * prod(known.shape))
 
@@ -99,7 +100,7 @@ def find_clusters(dataset: str, results: Path, data_dir: str | None) -> Labels:
 
     Validation and test images belong to the nearest mean. The means are drawn in ``means.png``.
     """
-    data, clusters = images.load(dataset, data_dir), EXPERIMENTS[dataset].clusters
+    data, clusters = images.load_images(dataset, data_dir), EXPERIMENTS[dataset].clusters
     path = results / _folder(dataset, clusters) / "labels.npz"
     labels = _read(path, data)
     if labels is None:
@@ -111,10 +112,12 @@ def find_clusters(dataset: str, results: Path, data_dir: str | None) -> Labels:
             if empty := set(range(clusters)) - set(part.tolist()):
                 raise ValueError(f"expected {split} images in all of {clusters} clusters, found none in {empty}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, lambda file: np.savez_compressed(file, **labels._asdict()))
+        content = BytesIO()
+        np.savez_compressed(content, **labels._asdict())
+        write(path, content.getbuffer())
     means = np.stack([data.train[labels.train == cluster].mean(0) for cluster in range(clusters)])
     down = max(rows for rows in range(1, isqrt(clusters) + 1) if clusters % rows == 0)
-    shape = image_shape(means.shape[1], images.KNOWN[dataset].shape)
+    shape = image_shape(means.shape[1], images.IMAGE_SETS[dataset].shape)
     write_grid(path.with_name("means.png"), means.reshape(down, -1, means.shape[1]), shape, 0, SCALE)
     return labels
 
@@ -125,11 +128,11 @@ def train(
     """Trains one run on (x - mean of the cluster) / 255, and returns its record."""
     torch.set_num_threads(threads)
     experiment = EXPERIMENTS[run.dataset]
-    parts = zip(images.load(run.dataset, data_dir), labels[run.dataset], strict=True)
+    parts = zip(images.load_images(run.dataset, data_dir), labels[run.dataset], strict=True)
     rows = Dataset(*(part[own == run.cluster] for part, own in parts))
     center = rows.train.mean(0)
     local = [((part - center) / SCALE).astype(np.float32) for part in rows]
-    circuit = experiment.build(images.KNOWN[run.dataset].shape, run.method, run.seed)
+    circuit = experiment.build(images.IMAGE_SETS[run.dataset].shape, run.method, run.seed)
     epoch = ceil(len(rows.train) / experiment.batch_size)
     options: dict[str, Any] = {
         "steps": experiment.epochs * epoch,
@@ -177,7 +180,7 @@ def _compared(records: Records, dataset: str, cluster: int) -> Row:
         runs = (ClusterRun(dataset, EXPERIMENTS[dataset].clusters, cluster, method, seed) for seed in count())
         found[method] = [records[run] for run in takewhile(records.__contains__, runs)]
     means = {method: fmean(record["test"] for record in found[method]) for method in BOTH}
-    variables = prod(images.KNOWN[dataset].shape)
+    variables = prod(images.IMAGE_SETS[dataset].shape)
     return {
         "dataset": dataset,
         "cluster": cluster,
@@ -202,7 +205,7 @@ def _summary(dataset: str, rows: list[Row]) -> Row:
         **means,
         "improvement_std": sqrt(sum(error**2 for error in errors)),
         "improved": fmean(row["improvement"] > 0 for row in rows),
-        **(PUBLISHED if dataset.startswith("svhn") else {}),
+        **(PUBLISHED_SVHN if dataset.startswith("svhn") else {}),
     }
 
 

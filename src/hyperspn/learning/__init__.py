@@ -1,7 +1,8 @@
 """Learning: circuits from data."""
 
+from .clusters import fit_clusters
 from .em import EM
-from .latent_tree import warm_start
+from .start_from_clusters import start_from_clusters
 from .train import History, fit
 
-__all__ = ["EM", "History", "fit", "warm_start"]
+__all__ = ["EM", "History", "fit", "fit_clusters", "start_from_clusters"]

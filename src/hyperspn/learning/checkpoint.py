@@ -6,20 +6,19 @@ import hashlib
 import json
 import os
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from io import BytesIO
 from pathlib import Path
-from shutil import copyfileobj
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 from zipfile import ZipFile
 
 import torch
 
 from torch import Tensor
 
-from ..circuit import Circuit
+from ..circuits.circuit import Circuit
+from ..files import write
 
 try:
     import fcntl
@@ -31,11 +30,11 @@ FORMAT = "hyperspn checkpoint"
 FORMAT_VERSION = 1
 
 Parameters = dict[str, Tensor]
-Evaluation = dict[str, Any]  # step, train, valid, seconds
+LogEntry = dict[str, Any]  # step, train, valid, seconds
 
 
 class Learner(Protocol):
-    """What a checkpoint needs to know of an optimiser."""
+    """What a checkpoint needs to know of an optimizer."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -59,8 +58,8 @@ class Folder:
         self.model = Path(path) / MODEL
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
 
-    def resume(self, circuit: Circuit, optimizer: Learner) -> tuple[list[Evaluation], Parameters]:
-        """Brings circuit and optimiser back to the last evaluation, if there was one: all evaluations, best parameters."""
+    def resume(self, circuit: Circuit, optimizer: Learner) -> tuple[list[LogEntry], Parameters]:
+        """Brings circuit and optimizer back to the last evaluation, if there was one: all evaluations, best parameters."""
         if not self.checkpoint.exists():
             self.model.unlink(missing_ok=True)
             return [], copied(circuit)
@@ -69,7 +68,7 @@ class Folder:
         optimizer.load_state_dict(content["optimizer"])
         return content["evaluations"], content["best"]
 
-    def keep(self, circuit: Circuit, optimizer: Learner, evaluations: list[Evaluation], best: Parameters) -> None:
+    def keep(self, circuit: Circuit, optimizer: Learner, evaluations: list[LogEntry], best: Parameters) -> None:
         """Writes what `resume` reads."""
         content = {
             "format": FORMAT,
@@ -81,8 +80,10 @@ class Folder:
             "best": best,
         }
         lines = "".join(json.dumps(evaluation) + "\n" for evaluation in evaluations)
-        write(self.log, lambda file: file.write(lines.encode()))
-        write(self.checkpoint, lambda file: torch.save(content, file))
+        write(self.log, lines.encode())
+        buffer = BytesIO()  # an interrupt or a full disk amid `torch.save` would end the process
+        torch.save(content, buffer)
+        write(self.checkpoint, buffer.getbuffer())
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -116,8 +117,7 @@ def copy_run(source: Path, target: Path) -> None:
             f"expected a folder for the run in {source}, found another run in {target}: choose another folder"
         )
     for name in (LOG, MODEL, CHECKPOINT):
-        with open(source / name, "rb") as content:
-            write(target / name, partial(copyfileobj, content))
+        write(target / name, (source / name).read_bytes())
 
 
 def copied(circuit: Circuit) -> Parameters:
@@ -147,24 +147,6 @@ def read(path: Path, arguments: dict[str, Any]) -> dict[str, Any]:
         found = ", ".join(f"{name} {arguments[name]} instead of {there.get(name)}" for name in others)
         raise ValueError(f"expected the arguments of the run in {path.parent}, found {found}: choose another folder")
     return content
-
-
-def write(path: Path, put: Callable[[IO[bytes]], object]) -> None:
-    """Writes a file beside its place, makes sure that it is on the disk, and moves it into its place.
-
-    What goes into the file is made in memory first: an interrupt or a full disk amid `torch.save` would end the process.
-    """
-    content = BytesIO()
-    put(content)
-    draft = path.with_name(f"{path.name}.tmp")
-    try:
-        with open(draft, "wb") as file:
-            file.write(content.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def table_digest(table: Tensor) -> str:

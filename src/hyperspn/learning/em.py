@@ -1,4 +1,4 @@
-"""Expectation maximisation: the other way to learn a circuit whose weights are parameters."""
+"""Expectation maximization: the other way to learn a circuit whose weights are parameters."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import torch
 
 from torch import Tensor
 
-from ..circuit import Circuit
+from ..circuits.circuit import Circuit
 from ..engines.layered import FreeLogWeights, log_sum
-from ..sectors import SumLayer
-from ..weights import DirectWeights, normalize
+from ..weights.direct import DirectWeights
+from ..weights.sectors import SumLayer
+from ..weights.source import normalize
 
 
 class EM:
-    """Expectation maximisation for circuits with `DirectWeights`, on all rows or, as stochastic EM, on batches.
+    """Expectation maximization for circuits with `DirectWeights`, on all rows or, as stochastic EM, on batches.
 
     A step counts how often each edge j of each sum o is used, in expectation over the choices that are hidden, and
     moves the weights towards these flows:

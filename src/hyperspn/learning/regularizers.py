@@ -1,4 +1,4 @@
-"""Regularisers that act on the weights of a circuit while it learns."""
+"""Regularizers that act on the weights of a circuit while it learns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import torch
 
 from torch import Tensor
 
-from ..circuit import Circuit
-from ..leaves import Categorical, Leaves
-from ..sectors import Sectors
-from ..weights import WeightSource
+from ..circuits.circuit import Circuit
+from ..leaves.discrete import Categorical
+from ..leaves.leaves import Leaves
+from ..weights.sectors import Sectors
+from ..weights.source import WeightSource
 
 GOLDEN, FACTORS = -0x61C8864680B583EB, ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15))
 

@@ -6,7 +6,7 @@ import os
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from math import cos, isfinite, pi
+from math import cos, pi
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
@@ -18,21 +18,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..circuit import Circuit
-from ..compiled import rounded_subnormals
-from ..leaves import as_tensor
-from ..weights import WeightSource
-from .checkpoint import Evaluation, Folder, circuit_digest, copied, table_digest
+from ..checks import number, whole
+from ..circuits.circuit import Circuit
+from ..kernel import rounded_subnormals
+from ..leaves.evidence import Rows, as_tensor
+from ..weights.source import WeightSource
+from .checkpoint import Folder, LogEntry, circuit_digest, copied, table_digest
 from .em import EM
 from .regularizers import Dropout, Softening, written_by
 
 EVALUATED_ROWS = 5000
-IDLE: dict[str, dict[str, float | None]] = {  # what an optimiser does not use, and must be left at
+IDLE: dict[str, dict[str, float | None]] = {  # what an optimizer does not use, and must be left at
     "adam": {"step_size": 1.0, "pseudocount": 0.0},
     "em": {"weight_decay": 0.0, "learning_rate": None, "annealing": False, "dropout": 0.0},
 }
 
-Table = Tensor | np.ndarray
 ByGroup = float | Mapping[str, float]
 
 
@@ -53,8 +53,8 @@ class History(NamedTuple):
 
 def fit(
     circuit: Circuit,
-    train: Table,
-    valid: Table | None = None,
+    train: Rows,
+    valid: Rows | None = None,
     *,
     steps: int = 4000,
     batch_size: int = 500,
@@ -74,9 +74,9 @@ def fit(
 ) -> History:
     """Learns the parameters of a circuit, and leaves it with the best ones on the validation rows.
 
-        minimise  -sum_{x in batch} log p(x),   with the gradient of weight_decay / 2 |parameters|^2 added
+        minimize  -sum_{x in batch} log p(x),   with the gradient of weight_decay / 2 |parameters|^2 added
 
-    by Adam, or without weight decay by expectation maximisation (see `EM`). Where `batch_size` is less than all rows
+    by Adam, or without weight decay by expectation maximization (see `EM`). Where `batch_size` is less than all rows
     that is stochastic EM, which wants a smaller `step_size` and a `pseudocount`.
 
     Missing values (NaN) are integrated out. With a `folder`, the run is written there at every evaluation:
@@ -119,10 +119,10 @@ def fit(
         "weight_decay": _by_group(circuit, "weight_decay", weight_decay),
         "learning_rate": None if learning_rate is None else _by_group(circuit, "learning_rate", learning_rate),
         "annealing": bool(annealing),
-        "step_size": _number("step_size", step_size),
-        "pseudocount": _number("pseudocount", pseudocount),
-        "dropout": _number("dropout", dropout),
-        "softening": _number("softening", softening),
+        "step_size": number("step_size", step_size),
+        "pseudocount": number("pseudocount", pseudocount),
+        "dropout": number("dropout", dropout),
+        "softening": number("softening", softening),
         "seed": whole("seed", seed, least=0),
     }
     _check_idle(settings, optimizer)
@@ -182,7 +182,7 @@ def annealed(step: int, steps: int) -> float:
 def _learn(
     circuit: Circuit, weights: WeightSource, learner: Optimizer | EM, batch: Tensor, step: int, rates: list[float]
 ) -> None:
-    """One step of the optimiser."""
+    """One step of the optimizer."""
     with written_by(circuit, weights):
         if isinstance(learner, EM):
             _log_prob(learner.step, batch, step)
@@ -223,7 +223,7 @@ def _not_finite(what: str, step: int) -> str:
 
 
 def _check_idle(settings: dict[str, Any], optimizer: str) -> None:
-    """Takes the settings out that belong to the other optimiser, unless they were meant."""
+    """Takes the settings out that belong to the other optimizer, unless they were meant."""
     if optimizer not in IDLE:
         raise ValueError(f"expected optimizer 'adam' or 'em', found {optimizer!r}")
     for name, idle in IDLE[optimizer].items():
@@ -242,21 +242,21 @@ def _adam(circuit: Circuit, weight_decay: ByGroup, learning_rate: ByGroup | None
     return torch.optim.Adam(groups, fused=fused)
 
 
-def _is_over(evaluations: list[Evaluation], steps: int, patience: int | None) -> bool:
+def _is_over(evaluations: list[LogEntry], steps: int, patience: int | None) -> bool:
     if not evaluations:
         return False
     since_best = len(evaluations) - 1 - evaluations.index(_best(evaluations))
     return evaluations[-1]["step"] >= steps or (patience is not None and since_best >= patience)
 
 
-def _best(evaluations: list[Evaluation]) -> Evaluation:
+def _best(evaluations: list[LogEntry]) -> LogEntry:
     """The first with the highest validation value; without these, the last."""
     if evaluations[-1]["valid"] is None:
         return evaluations[-1]
     return max(evaluations, key=lambda evaluation: evaluation["valid"])
 
 
-def _history(evaluations: list[Evaluation], steps: int) -> History:
+def _history(evaluations: list[LogEntry], steps: int) -> History:
     best, last = _best(evaluations), evaluations[-1]
     return History(
         steps=[evaluation["step"] for evaluation in evaluations],
@@ -274,7 +274,7 @@ def _bar(visible: bool) -> Progress:
     return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=not visible)
 
 
-def _summary(evaluations: list[Evaluation]) -> str:
+def _summary(evaluations: list[LogEntry]) -> str:
     """The last and the best values, for the progress bar."""
     if not evaluations:
         return ""
@@ -289,7 +289,7 @@ def _digests(circuit: Circuit, train: Tensor, valid: Tensor | None) -> dict[str,
     return {"circuit": circuit_digest(circuit), **tables}
 
 
-def _checked(circuit: Circuit, table: Table, name: str) -> Tensor:
+def _checked(circuit: Circuit, table: Rows, name: str) -> Tensor:
     """The table as a tensor beside the circuit, once every value in it is known to fit."""
     rows = as_tensor(table, name)
     if not len(circuit.leaves.read(rows).values):
@@ -297,23 +297,10 @@ def _checked(circuit: Circuit, table: Table, name: str) -> Tensor:
     return rows.to(circuit.mixture.device)
 
 
-def whole(name: str, value: int, least: int = 1) -> int:
-    """Checks that an argument is a whole number, and not less than it may be."""
-    if not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"expected {name} to be a whole number >= {least}, found {value!r}")
-    return int(value)
-
-
 def _by_group(circuit: Circuit, name: str, value: ByGroup) -> ByGroup:
     if not isinstance(value, Mapping):
-        return _number(name, value)
+        return number(name, value)
     groups = [group["name"] for group in circuit.parameter_groups()]
     if not value.keys() <= set(groups):
         raise ValueError(f"expected {name} of {', '.join(groups)}, found {', '.join(value)}")
-    return {group: _number(f"{name} of {group}", own) for group, own in value.items()}
-
-
-def _number(name: str, value: float) -> float:
-    if not isinstance(value, (int, float, np.floating)) or not (isfinite(value) and value >= 0):
-        raise ValueError(f"expected {name} to be a number >= 0, found {value!r}")
-    return float(value)
+    return {group: number(f"{name} of {group}", own) for group, own in value.items()}

@@ -27,7 +27,7 @@ def binary_trees(
 ) -> RegionGraph:
     """Balanced binary trees, each over its own order of the variables: random, or learned from data.
 
-    A level of w regions becomes one of floor(w / 2): neighbours are multiplied in pairs, and where w is odd
+    A level of w regions becomes one of floor(w / 2): neighbors are multiplied in pairs, and where w is odd
     the last three together. A tree has 2n - popcount(n) regions; 2n sectors are allocated for each, so that
     the number of stored weights is the published one, 2 n k^2 r + r.
 

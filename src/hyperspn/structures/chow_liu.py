@@ -22,7 +22,7 @@ def chow_liu(
     shared: bool = False,
     continuous: ArrayLike | None = None,
 ) -> RegionGraph:
-    """Trees of maximal mutual information between neighbours, each with a root of its own.
+    """Trees of maximal mutual information between neighbors, each with a root of its own.
 
         region(i) = leaf(i) x region(j_1) x region(j_2) x ...,   j_1, j_2, ... the variables below i
 

@@ -1,0 +1,8 @@
+"""Circuits: structure, leaves and weights together, and exact answers to queries."""
+
+from .circuit import Circuit
+from .loading import load
+from .mixtures import ClusterMixture
+from .models import SPN, EiNet, HyperSPN
+
+__all__ = ["SPN", "Circuit", "ClusterMixture", "EiNet", "HyperSPN", "load"]

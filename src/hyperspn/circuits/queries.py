@@ -1,0 +1,245 @@
+"""Queries: exact questions to a circuit, each a few lines over an upward and a downward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import torch
+
+from torch import Generator, Tensor
+
+from ..engines import LayeredEngine
+from ..engines.layered import Inputs, log_max, log_sum
+from ..leaves.evidence import Evidence, Rows, as_tensor
+from ..leaves.leaves import Leaves
+from ..weights.sectors import Sectors, SumLayer, ragged_gather
+from ..weights.source import WeightSource, normalize
+
+Choice = Callable[[Tensor], Tensor]
+
+
+class Model(Protocol):
+    """What a query needs to know of a circuit."""
+
+    sectors: Sectors
+    leaves: Leaves
+    weights: WeightSource
+    mixture: Tensor  # (roots,)
+    engine: LayeredEngine
+
+
+def log_prob(model: Model, x: Rows, missing: Rows | None = None) -> Tensor:
+    """log p(x), with missing values integrated out: (batch,)."""
+    return _log_prob(model, model.leaves.read(x, missing))
+
+
+def conditional_log_prob(model: Model, x: Rows, query: Rows, missing: Rows | None = None) -> Tensor:
+    """log p(x_query | x_rest) = log p(x_query, x_rest) - log p(x_rest): (batch,)."""
+    evidence = model.leaves.read(x, missing)
+    columns = as_tensor(query, "query").to(evidence.values.device)
+    if columns.dtype != torch.bool or columns.shape != evidence.values.shape[1:]:
+        raise ValueError(
+            f"expected query to be bool of shape {tuple(evidence.values.shape[1:])}, "
+            f"found {columns.dtype} {tuple(columns.shape)}"
+        )
+    rest = _log_prob(model, Evidence(evidence.values, evidence.missing | columns))
+    _check_possible(rest)
+    return _log_prob(model, evidence) - rest
+
+
+def marginals(model: Model, x: Rows, missing: Rows | None = None) -> Tensor:
+    """The posterior of every variable given what is known of its row: (batch, variables, l).
+
+    Entry [b, v, j] is the posterior probability that variable v comes from its leaf distribution j. For a
+    categorical variable that is p(X_v = j | row b); for others, the weights of the mixture that is its posterior.
+    All of them together are the gradient of log p with respect to the log-densities of the leaves: one upward and
+    one downward pass.
+    """
+    return _marginals(model, model.leaves.read(x, missing))
+
+
+@torch.no_grad()
+def moments(model: Model, x: Rows, missing: Rows | None = None) -> tuple[Tensor, Tensor]:
+    """Mean and variance of every variable given what is known of its row, two of (batch, variables).
+
+    A known value is its own mean, with variance 0. Categories count as their codes.
+    """
+    evidence = model.leaves.read(x, missing)
+    mean, variance = model.leaves.moments(_marginals(model, evidence))
+    return torch.where(evidence.missing, mean, evidence.values), variance.masked_fill(~evidence.missing, 0)
+
+
+@torch.no_grad()
+def impute(model: Model, x: Rows, missing: Rows | None = None) -> Tensor:
+    """Fills every hole with the best single guess for it, and keeps the rest: (batch, variables).
+
+    The guess is the most probable category, the mean of a continuous variable, the rounded mean of a count.
+    """
+    evidence = model.leaves.read(x, missing)
+    guess = model.leaves.guess(_marginals(model, evidence))
+    return _as_data(model, torch.where(evidence.missing, guess, evidence.values))
+
+
+@torch.no_grad()
+def sample(model: Model, n: int, generator: Generator | None = None) -> Tensor:
+    """Draws n rows, (n, variables): from one root down, through one chosen input of each sum on the way."""
+    if n < 0:
+        raise ValueError(f"expected a number of samples >= 0, found {n}")
+    choose = _at_random(generator)
+    scores = normalize(model.mixture).expand(n, -1)  # (n, roots)
+    parts = []
+    for some in scores.split(len(model.mixture) * model.engine.rows_upward):
+        parts.append(model.leaves.sample(_descend(model, choose(some), choose), generator))
+    return _as_data(model, torch.cat(parts))
+
+
+@torch.no_grad()
+def sample_given(
+    model: Model, x: Rows, missing: Rows | None = None, n: int = 1, generator: Generator | None = None
+) -> Tensor:
+    """Draws n completions of each row from p(missing | known), (batch, n, variables)."""
+    if n < 1:
+        raise ValueError(f"expected a number of samples >= 1, found {n}")
+    choose = _at_random(generator)
+    parts = []
+    rows_at_once = model.engine.rows_upward // (1 + n // len(model.mixture))
+    for first, part in _split(model.leaves.read(x, missing), rows_at_once):
+        roots, inputs = model.engine.upward(model.leaves.log_prob(part), model.weights)
+        scores = roots + normalize(model.mixture)  # (batch, roots)
+        _check_possible(scores.amax(-1), first)
+        rows = torch.arange(len(scores), device=scores.device).repeat_interleave(n)
+        members = _descend(model, choose(scores[rows]), choose, inputs, rows)
+        drawn = torch.where(part.missing[rows], model.leaves.sample(members, generator), part.values[rows])
+        parts.append(drawn.view(len(scores), n, drawn.shape[1]))
+    return _as_data(model, torch.cat(parts))
+
+
+@torch.no_grad()
+def most_probable(model: Model, x: Rows, missing: Rows | None = None) -> Tensor:
+    """Completes each row by max-product: the most probable choice of one input for each sum, (batch, variables).
+
+    This is the most probable completion where only one such choice explains a complete row (a deterministic
+    circuit; k = r = 1 with categorical leaves is one). Elsewhere it is a good guess: the most probable completion
+    together with the hidden choices, not with these summed out.
+    """
+    parts = []
+    for first, part in _split(model.leaves.read(x, missing), model.engine.rows_upward):
+        roots, inputs = model.engine.upward(model.leaves.log_prob(part, modes=True), model.weights, log_max)
+        scores = roots + normalize(model.mixture)  # (batch, roots)
+        _check_possible(scores.amax(-1), first)
+        rows = torch.arange(len(scores), device=scores.device)
+        members = _descend(model, _best(scores), _best, inputs, rows)
+        parts.append(torch.where(part.missing, model.leaves.modes(members), part.values))
+    return _as_data(model, torch.cat(parts))
+
+
+def _log_prob(model: Model, evidence: Evidence) -> Tensor:
+    if torch.is_grad_enabled():
+        return _mixed(model, model.engine.log_values(evidence, model.leaves, model.weights))
+    parts = _split(evidence, model.engine.rows_at_once)
+    return torch.cat([_mixed(model, model.engine.log_values(part, model.leaves, model.weights)) for _, part in parts])
+
+
+def _mixed(model: Model, roots: Tensor) -> Tensor:
+    """log sum_r mixture_r root_r: (batch, roots) -> (batch,)."""
+    return log_sum(roots[None], normalize(model.mixture)[None, None])[0, :, 0]
+
+
+def _marginals(model: Model, evidence: Evidence) -> Tensor:
+    parts = []
+    for first, part in _split(evidence, model.engine.rows_at_once):
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf_log_probs = model.leaves.log_prob(part).detach().clone().requires_grad_()
+            log_p = _mixed(model, model.engine.log_values_of(leaf_log_probs, model.weights))
+            _check_possible(log_p, first)
+            parts.append(torch.autograd.grad(log_p.sum(), leaf_log_probs)[0])
+    return torch.cat(parts)
+
+
+def _descend(
+    model: Model, roots: Tensor, choose: Choice, inputs: list[Inputs] | None = None, rows: Tensor | None = None
+) -> Tensor:
+    """Goes down from a root, through one chosen input of each sum on the way, to one distribution per variable.
+
+    Arguments:
+        model: The circuit.
+        roots: The root from which each traveller starts, (travelers,).
+        choose: Picks one of the scored inputs, (sums, inputs) -> (sums,).
+        inputs: The inputs of each layer's sums from the upward pass, if they count.
+        rows: The row of the batch to which each traveller belongs, (travelers,).
+
+    Returns:
+        The leaf distribution chosen for each variable, (travelers, variables).
+    """
+    layers, layer_of, slot_of = model.sectors.layers, model.sectors.layer_of, model.sectors.slot_of
+    arrivals: list[list[Tensor]] = [[] for _ in layers]
+
+    def arrive(travelers: Tensor, regions: Tensor, outputs: Tensor) -> None:
+        arriving = torch.stack([travelers, slot_of.to(regions.device)[regions], outputs])  # (3, arrivals)
+        places = layer_of.to(regions.device)[regions]
+        for index in places.unique().tolist():
+            arrivals[index].append(arriving[:, places == index])
+
+    members = roots.new_zeros(len(roots), len(model.leaves.families))
+    root_regions = torch.as_tensor(model.sectors.structure.roots, device=roots.device)
+    arrive(torch.arange(len(roots), device=roots.device), root_regions[roots], torch.zeros_like(roots))
+    for index, layer in reversed(list(enumerate(layers))):
+        if not arrivals[index]:
+            continue
+        travelers, slots, outputs = torch.cat(arrivals[index], 1)
+        choice = outputs
+        if layer.has_sums:
+            scores = _log_weights(model, layer, slots, outputs)  # (arrivals, P columns)
+            if inputs is not None and rows is not None:
+                scores = scores + inputs[index].products(slots, rows[travelers])
+            choice = choose(scores)
+        products, offsets = slots * layer.partitions + choice // layer.columns, layer.offsets.to(slots.device)
+        places, owners = ragged_gather(offsets, products)
+        factors = layer.factors.to(slots.device)[places]
+        chosen = layer.element((choice % layer.columns)[owners], places > offsets[products][owners])
+        if layer.is_leaf:
+            members[travelers[owners], factors] = chosen
+        else:
+            arrive(travelers[owners], factors, chosen)
+    return members
+
+
+def _log_weights(model: Model, layer: SumLayer, slots: Tensor, outputs: Tensor) -> Tensor:
+    """The log-weights of single sum nodes of a layer, (slots,), (slots,) -> (slots, P columns)."""
+    used, places = slots.unique(return_inverse=True)
+    logits = model.weights(layer.kind_index, layer.sectors.to(slots.device)[used].flatten())
+    return layer.assemble(logits, normalize)[places, outputs]
+
+
+def _at_random(generator: Generator | None) -> Choice:
+    def choose(scores: Tensor) -> Tensor:
+        """Draws index j with probability proportional to exp(scores[:, j]) (the Gumbel trick)."""
+        noise = torch.empty_like(scores).exponential_(generator=generator)
+        return (scores - noise.clamp(min=torch.finfo(noise.dtype).tiny).log()).argmax(-1)
+
+    return choose
+
+
+def _best(scores: Tensor) -> Tensor:
+    return scores.argmax(-1)
+
+
+def _split(evidence: Evidence, rows: int) -> Iterator[tuple[int, Evidence]]:
+    """Cuts a batch into parts that fit into memory, each with the number of its first row."""
+    rows = max(1, rows)
+    parts = zip(evidence.values.split(rows), evidence.missing.split(rows), strict=True)
+    return ((index * rows, Evidence(*part)) for index, part in enumerate(parts))
+
+
+def _check_possible(log_p: Tensor, first_row: int = 0) -> None:
+    impossible = (log_p == -torch.inf).nonzero()
+    if len(impossible):
+        raise ValueError(
+            f"expected evidence of positive probability, found impossible values in row {first_row + int(impossible[0])}"
+        )
+
+
+def _as_data(model: Model, values: Tensor) -> Tensor:
+    """Codes and counts as integers, where all variables have them."""
+    return values.long() if model.leaves.is_discrete else values

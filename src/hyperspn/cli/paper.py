@@ -1,0 +1,114 @@
+"""Commands for the paper: its tables and figures, its data sets, its counts."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import experiments
+from ..data import datasets
+from ..experiments import ARTIFACTS
+from ..leaves import Categorical, Gaussian, LeafFamily
+from ..structures import RegionGraph, binary_trees, poon_domingos
+from ..weights import Sectors, count_weights
+from .options import Counted, DataDir, Json, integers
+from .output import print_values, show_report
+
+app = typer.Typer()
+
+
+@app.command()
+def sizes(
+    variables: Annotated[int | None, typer.Option(help="Number of variables n, of an SPN.")] = None,
+    model: Annotated[Counted, typer.Option(help="Random trees, or an EiNet for images.")] = Counted.spn,
+    image: Annotated[str | None, typer.Option(help="Rows, columns and channels, like 32,32,3, of an EiNet.")] = None,
+    delta: Annotated[int, typer.Option(help="Columns between the vertical cuts of an image.")] = 8,
+    layer_size: Annotated[int, typer.Option(help="Sum nodes per region k.")] = 5,
+    replicas: Annotated[int, typer.Option(help="Number of random trees r.")] = 50,
+    embedding_dim: Annotated[int, typer.Option(help="Size of a sector's embedding.")] = 5,
+    hidden: Annotated[str, typer.Option(help="Widths of the network's hidden layers, like 20,20.")] = "20,20",
+    categories: Annotated[int, typer.Option(help="Categories of each variable.")] = 2,
+    as_json: Json = False,
+) -> None:
+    """Count the weights of an SPN or EiNet, and the learnable parameters of the HyperSPN that writes them.
+
+    Example: hyperspn sizes --variables 16 --layer-size 5 --replicas 50 --hidden 20,20
+
+    Example: hyperspn sizes --model einet --image 32,32,3 --layer-size 40 --embedding-dim 8 --hidden 10,10
+    """
+    if model is Counted.einet:
+        structure = _cut_image(image, delta)
+        leaves: LeafFamily = Gaussian(layer_size)
+        sectors = Sectors(structure, layer_size, [layer_size] * structure.num_variables, "outer")
+    elif variables is None:
+        raise ValueError("expected --variables, found none")
+    else:
+        leaves = Categorical(categories)
+        sectors = Sectors(binary_trees(variables, replicas), layer_size, [leaves.width] * variables)
+    plain, generated = count_weights(sectors, embedding_dim, integers(hidden))
+    of_leaves = sectors.structure.num_variables * leaves.width * leaves.num_parameters
+    counts: dict[str, Any] = {model.value: plain, "hyperspn": generated, "leaves": of_leaves}
+    rows = [
+        (name, entry.replace("_", " "), number)
+        for name, entries in counts.items()
+        for entry, number in (entries.items() if isinstance(entries, dict) else [("learnable", entries)])
+    ]
+    print_values(counts, rows, ("model", "count", "number"), as_json)
+
+
+@app.command("datasets")
+def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
+    """List the data sets that are known by name, and whether they are at hand."""
+    listing = [row._asdict() for row in datasets.available(data_dir)]
+    print_values({"datasets": listing}, [tuple(row.values()) for row in listing], tuple(listing[0]), as_json)
+
+
+@app.command()
+def reproduce(
+    what: Annotated[str, typer.Argument(help=f"One of {', '.join(ARTIFACTS)}.")],
+    only: Annotated[str, typer.Option("--datasets", help="Only these data sets, with commas.")] = "",
+    seeds: Annotated[int | None, typer.Option(help="Seeds for the setting chosen on validation.", min=1)] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time; else one per core.", min=1)] = None,
+    backend: Annotated[str, typer.Option(help="Where they run: loky (here), dask or ray (a cluster).")] = "loky",
+    results: Annotated[Path, typer.Option(help="The folder of records, tables and figures.")] = Path("results"),
+    data_dir: DataDir = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON from the records at hand; train nothing.")
+    ] = False,
+) -> None:
+    """Make a table or figure of the paper; what it needs and is not there yet is trained first.
+
+    Example: hyperspn reproduce table1 --datasets nltcs,plants --seeds 1
+    """
+    try:
+        report = experiments.reproduce(
+            what,
+            results,
+            datasets=[name.strip() for name in only.split(",") if name.strip()],
+            seeds=seeds,
+            jobs=jobs,
+            backend=backend,
+            data_dir=data_dir,
+            train=not as_json,
+        )
+    except KeyboardInterrupt:
+        print("hyperspn: interrupted; the same command goes on", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if as_json:
+        print(json.dumps({"rows": report.rows} | ({} if report.summary is None else {"summary": report.summary})))
+        return
+    show_report(report)
+    print(f"written to {results / what}" + (".png and .svg" if what.startswith("figure") else ".md and .csv"))
+
+
+def _cut_image(image: str | None, delta: int) -> RegionGraph:
+    """The published structure of an image: vertical cuts only."""
+    sizes = integers(image or "")
+    if len(sizes) not in (2, 3):
+        raise ValueError(f"expected --image with rows, columns and channels, like 32,32,3, found {image}")
+    return poon_domingos(sizes[:2], axes=[1], delta=delta, channels=(*sizes, 1)[2])

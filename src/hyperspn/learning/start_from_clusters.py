@@ -1,0 +1,129 @@
+"""Starting values from clusters: hidden states that begin as clusters of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from numpy.typing import ArrayLike, NDArray
+
+from ..circuits.circuit import Circuit
+from ..leaves.discrete import Categorical, Histogram
+from ..structures import RegionGraph
+from ..structures.mutual_information import coded
+from ..weights.factored import FactoredWeights
+
+MOST_ROWS = 5000
+PSEUDOCOUNT = 1.0
+NOISE = 0.1
+
+States = NDArray[np.int64]  # for each row the state of a region, or the category of a variable; -1 where unknown
+
+
+def start_from_clusters(circuit: Circuit, data: ArrayLike, seed: int = 0) -> None:
+    """Lets a tree with factored weights begin as a latent tree model of a table, before it is trained.
+
+    Product j of a region stands for its hidden state j. From the leaves up, rows become clusters by the states of a
+    region's children, k-means with k clusters: these are its states. Then each weight begins as a smoothed frequency,
+
+        base_u[o, j] = log P(state of u = j | state of the region above = o) + noise,
+
+    where the state of a categorical leaf is its category. Leaves of other distributions keep their weights.
+
+    Arguments:
+        circuit: A circuit whose weights are `FactoredWeights`, which is changed.
+        data: A table of numbers, (rows, variables), NaN where a value is unknown; some rows of a long one.
+        seed: Determines rows, clusters and noise.
+
+    Example:
+        >>> from hyperspn import HyperSPN
+        >>> from hyperspn.structures import chow_liu
+        >>> rows = np.random.default_rng(0).integers(0, 2, (500, 1)).repeat(6, axis=1)
+        >>> circuit = HyperSPN(6, 2, structure=chow_liu(rows, 4, shared=True), weights="factored")
+        >>> before = circuit.log_prob(rows).mean()
+        >>> start_from_clusters(circuit, rows)
+        >>> bool(circuit.log_prob(rows).mean() > before + 1)
+        True
+    """
+    if not isinstance(circuit.weights, FactoredWeights):
+        raise TypeError(f"expected factored weights, found {type(circuit.weights).__name__}")
+    if circuit.structure.leaf_sizes.max() > 1:
+        raise ValueError("expected leaf regions of one variable each, found some of several")
+    generator = np.random.default_rng(seed)
+    table = np.asarray(data)
+    table = table[generator.permutation(len(table))[:MOST_ROWS]]
+    children = _children_of_one_tree(circuit.structure)
+    states = _states(circuit, table, children, generator)
+    above = {child: region for region, own in children.items() for child in own}
+    for region, own in states.items():
+        layer = circuit.sectors.layers[circuit.sectors.layer_of[region]]
+        if layer.is_leaf and not _is_categorical(circuit, region):
+            continue
+        given = states[above[region]] if region in above else np.zeros(len(table), np.int64)
+        logits = np.log(_frequencies(given, own, layer.rows, layer.columns))
+        logits += NOISE * generator.standard_normal(logits.shape)
+        sector = int(layer.sectors[circuit.sectors.slot_of[region], 0])
+        circuit.weights.begin(layer.kind_index, sector, torch.from_numpy(logits))
+
+
+def _children_of_one_tree(structure: RegionGraph) -> dict[int, list[int]]:
+    """The children of the inner regions of the first tree, from the bottom up."""
+    inner = np.flatnonzero(structure.partition_counts[: structure.roots[0] + 1])
+    ends = np.cumsum(structure.arities)[: len(inner)]
+    return {
+        int(region): structure.children[end - arity : end].tolist()
+        for region, end, arity in zip(inner, ends, structure.arities[: len(inner)], strict=True)
+    }
+
+
+def _states(
+    circuit: Circuit, table: NDArray, children: dict[int, list[int]], generator: np.random.Generator
+) -> dict[int, States]:
+    """The state of every row in every region of one tree."""
+    continuous = [not isinstance(family, (Categorical, Histogram)) for family in circuit.leaves.families]
+    codes = coded(table, continuous=continuous)  # (variables, rows)
+    is_category = [isinstance(family, Categorical) for family in circuit.leaves.families]
+    codes[is_category] = np.nan_to_num(table.T[is_category], nan=-1)
+    leaves = np.flatnonzero(circuit.structure.partition_counts[: circuit.structure.roots[0] + 1] == 0)
+    states = {
+        int(leaf): codes[variable].astype(np.int64)
+        for leaf, variable in zip(leaves, circuit.structure.leaf_variables, strict=False)
+    }
+    for region, own in children.items():
+        together = np.stack([states[child] for child in own], axis=1)  # (rows, children)
+        states[region] = _clusters(together, circuit.sectors.layer_size, generator)
+    return states
+
+
+def _clusters(rows: States, clusters: int, generator: np.random.Generator) -> States:
+    """The cluster of each row of categories, (rows, columns) -> (rows,)."""
+    from sklearn.cluster import KMeans
+
+    different, which, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+    which = which.ravel()
+    if len(different) <= clusters:
+        return which
+    indicators = [_indicators(column) for column in different.T]
+    k_means = KMeans(clusters, n_init=1, max_iter=20, random_state=int(generator.integers(2**31)))
+    return k_means.fit(np.concatenate(indicators, axis=1).astype(np.float32), sample_weight=counts).labels_[which]
+
+
+def _indicators(column: States) -> NDArray[np.bool_]:
+    """Whether a column has each of its values, (rows, values); of two values, the second one only."""
+    values = np.unique(column[column >= 0])
+    return column[:, None] == (values[1:] if len(values) == 2 else values)
+
+
+def _frequencies(given: States, own: States, rows: int, columns: int) -> NDArray[np.float64]:
+    """P(own state | given state), (rows, columns), drawn towards P(own state), and that towards equal parts."""
+    known = own >= 0
+    counts = np.zeros((rows, columns))
+    np.add.at(counts, (given[known], own[known]), 1)
+    overall = counts.sum(0) + PSEUDOCOUNT / columns
+    counts += PSEUDOCOUNT * overall / overall.sum()
+    return counts / counts.sum(1, keepdims=True)
+
+
+def _is_categorical(circuit: Circuit, leaf: int) -> bool:
+    variable = circuit.structure.scope(leaf)[0]
+    return isinstance(circuit.leaves.families[variable], Categorical)

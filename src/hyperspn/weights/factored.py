@@ -1,0 +1,134 @@
+"""Factored weights: a latent vector for each replica, a linear head for each region."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+
+from torch import Tensor, nn
+
+from ..structures import RegionGraph
+from .network import relu_network
+from .sectors import Sectors
+from .source import Initialization, WeightSource, initial
+
+
+class FactoredWeights(WeightSource):
+    """A latent vector of each replica and a linear head of each region, with a small network in between.
+
+        weights(r, u) = base_u + head_u net(latents[r])
+
+    All replicas are the same tree, so that one more costs no more than a latent vector. Only the used corner of a
+    sector has parameters, less its last column where this is that of whole sums: weights that differ by a constant
+    are the same, and the last one of a sum may be 0.
+
+    Arguments:
+        sectors: The sectors to write; sector u of replica r has the number r U + u among the r U of its kind.
+        latent_dim: The size of a replica's latent vector.
+        features: The number of outputs of the network.
+        hidden: The widths of the network's hidden layers.
+        init: How the base starts: "uniform" in [0, 1), or standard "normal".
+    """
+
+    def __init__(
+        self,
+        sectors: Sectors,
+        latent_dim: int = 4,
+        features: int = 8,
+        hidden: Sequence[int] = (64, 64),
+        init: Initialization = "uniform",
+    ) -> None:
+        super().__init__()
+        widths = (latent_dim, *hidden, features)
+        if min(widths) < 1:
+            raise ValueError(f"expected latent_dim, hidden widths and features >= 1, found {widths}")
+        if sectors.product != "elementwise":
+            raise ValueError("expected element-wise products, found the outer products of an EiNet")
+        if not _replicas_are_alike(sectors.structure):
+            raise ValueError("expected replicas of one tree (shared=True), found trees that differ")
+        self.hidden = tuple(hidden)
+        self.init = init
+        self.rows = sectors.layer_size
+        self.numbers = _numbered_corners(sectors)
+        counts = [int((numbers >= 0).sum()) for numbers in self.numbers]
+        self.latents = nn.Parameter(torch.randn(len(sectors.structure.roots), latent_dim))
+        self.net = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths))
+        self.heads = nn.ParameterList(0.1 * torch.randn(features, count) for count in counts)
+        self.bases = nn.ParameterList(initial(count, init=init) for count in counts)
+
+    def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
+        numbers = self.numbers[kind].to(self.latents.device)  # (U, size)
+        replicas, regions, asked = _grid(ids, len(self.latents), len(numbers))
+        size, numbers = numbers.shape[1], numbers[regions].flatten()
+        places = (numbers >= 0).nonzero()[:, 0]
+        used = numbers[places]
+        features = relu_network(list(self.net), self.latents[replicas])  # (replicas, features)
+        weights = torch.addmm(self.bases[kind][used], features, self.heads[kind][:, used])  # (replicas, used)
+        blocks = weights.new_zeros(len(weights), len(numbers)).index_copy(1, places, weights)
+        return blocks.view(-1, size)[asked]
+
+    @torch.no_grad()
+    def begin(self, kind: int, region: int, weights: Tensor) -> None:
+        """Lets the base of a region begin with these unnormalized weights of its sector's used corner, (rows, columns)."""
+        rows, columns = weights.shape
+        numbers = self.numbers[kind][region].view(self.rows, -1)[:rows, :columns]
+        free = numbers >= 0
+        self.bases[kind][numbers[free]] = (weights - weights[:, -1:])[free].to(self.bases[kind])
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return [
+            {"name": "heads", "params": [*self.heads, *self.bases], "lr": 6e-2},
+            {"name": "network", "params": [self.latents, *self.net.parameters()], "lr": 1.5e-2},
+        ]
+
+    def config(self) -> dict[str, Any]:
+        latent_dim, features = self.latents.shape[1], self.heads[0].shape[0]
+        return {"latent_dim": latent_dim, "features": features, "hidden": list(self.hidden), "init": self.init}
+
+    def extra_repr(self) -> str:
+        latent_dim, features = self.latents.shape[1], self.heads[0].shape[0]
+        return f"latent_dim={latent_dim}, features={features}, hidden={self.hidden}, init={self.init!r}"
+
+
+def _replicas_are_alike(structure: RegionGraph) -> bool:
+    """Whether the regions are those of one tree again and again."""
+    replicas = len(structure.roots)
+    size = structure.num_regions // replicas
+    owners = np.repeat(np.repeat(np.arange(structure.num_regions), structure.partition_counts), structure.arities)
+    arrays = {**structure.arrays(), "children": structure.children - owners // size * size}
+    return all(
+        len(array) % replicas == 0 and (array.reshape(replicas, -1) == array[: len(array) // replicas]).all()
+        for array in arrays.values()
+    )
+
+
+def _numbered_corners(sectors: Sectors) -> list[Tensor]:
+    """For each kind the used weights of one replica's sectors, numbered, and -1 for the unused ones: (U, size)."""
+    numbers = []
+    for index, kind in enumerate(sectors.kinds):
+        layers = [layer for layer in sectors.layers if layer.kind_index == index]
+        count = sum(layer.sectors.numel() for layer in layers) // len(sectors.structure.roots)
+        used = torch.zeros(count, kind.rows, kind.columns, dtype=torch.bool, device="cpu")
+        for layer in layers:
+            free = layer.columns - (layer.partitions == 1)
+            used[layer.sectors[layer.sectors < count], : layer.rows, :free] = True
+        numbers.append((used.flatten().cumsum(0) - 1).view(count, kind.size).masked_fill(~used.flatten(1), -1))
+    return numbers
+
+
+def _grid(ids: Tensor | slice, replicas: int, regions: int) -> tuple[Tensor | slice, ...]:
+    """Replicas and regions whose pairs hold all sectors asked for, and the places of these among the pairs."""
+    if isinstance(ids, Tensor):
+        some_replicas, rows = (ids // regions).unique(return_inverse=True)
+        some_regions, columns = (ids % regions).unique(return_inverse=True)
+        return some_replicas, some_regions, rows * len(some_regions) + columns
+    first, last, _ = ids.indices(replicas * regions)
+    start, stop = first // max(regions, 1), -(-last // max(regions, 1))
+    asked = slice(first - start * regions, last - start * regions)
+    if stop - start == 1:
+        return slice(start, stop), asked, slice(None)
+    return slice(start, stop), slice(None), asked
