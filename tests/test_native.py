@@ -284,7 +284,7 @@ def test_impossible_values(monkeypatch, weights_at_once):
     assert log_prob[1] == -torch.inf
     log_prob.exp().sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in circuit.parameters())
-    with pytest.raises(ValueError, match="impossible values in row 1"):
+    with pytest.raises(ValueError, match="impossible values in row 2"):
         circuit.marginals(x)
 
 

@@ -315,7 +315,7 @@ def test_impossible_evidence(impossible):
         lambda: impossible.sample_given(x, holes),
         lambda: impossible.most_probable(x, holes),
     ):
-        with pytest.raises(ValueError, match="impossible values in row 1"):
+        with pytest.raises(ValueError, match="impossible values in row 2"):
             ask()
     assert impossible.conditional_log_prob(x, torch.tensor([True, False]))[1] == -torch.inf
     drawn = impossible.sample(1000, generator=torch.Generator().manual_seed(0))

@@ -11,7 +11,7 @@ from .asking import TableModel
 from .circuits import SPN, Circuit, ClusterMixture, EiNet, HyperSPN, load, queries
 from .data import datasets, images
 from .learning import EM, fit, fit_clusters, recipes, start_from_clusters
-from .leaves import Binomial, Categorical, Gaussian, Histogram
+from .leaves import Binomial, Categorical, Evidence, Gaussian, Histogram, Numeric
 from .structures import RegionGraph
 
 if TYPE_CHECKING:
@@ -27,10 +27,12 @@ __all__ = [
     "Circuit",
     "ClusterMixture",
     "EiNet",
+    "Evidence",
     "Gaussian",
     "Histogram",
     "HyperSPN",
     "HyperSPNDensity",
+    "Numeric",
     "RegionGraph",
     "TableModel",
     "datasets",

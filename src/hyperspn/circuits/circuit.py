@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from ..engines import choose_engine
 from ..files import tensors_to_bytes, write
-from ..leaves.leaves import Leaves
+from ..leaves.evidence import Evidence, Rows
+from ..leaves.leaves import Events, Leaves
 from ..structures import RegionGraph
 from ..weights.sectors import Sectors
 from ..weights.source import WeightSource, initial
@@ -64,6 +65,10 @@ class Circuit(nn.Module):
             self.register_buffer("mixture", torch.zeros_like(mixture))
         self.engine = choose_engine(engine, sectors, leaves)
         self.notes: dict[str, Any] = {}
+
+    def read(self, x: Rows, missing: Rows | None = None, events: Events | None = None) -> Evidence:
+        """Checks rows once; every query takes the evidence in place of rows (see `Leaves.read`)."""
+        return self.leaves.read(x, missing, events)
 
     forward = queries.log_prob
     log_prob = queries.log_prob

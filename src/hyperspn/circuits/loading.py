@@ -13,12 +13,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from ..leaves import Binomial, Categorical, Gaussian, Histogram, Leaves
+from ..leaves import Binomial, Categorical, Gaussian, Histogram, Leaves, Numeric
 from ..structures import RegionGraph
 from ..weights import DirectWeights, FactoredWeights, HyperWeights, Sectors
 from .circuit import FORMAT, FORMAT_VERSION, Circuit
 
-FAMILIES = {family.__name__: family for family in (Categorical, Gaussian, Binomial, Histogram)}
+FAMILIES = {family.__name__: family for family in (Categorical, Gaussian, Binomial, Histogram, Numeric)}
 SOURCES = {source.__name__: source for source in (DirectWeights, HyperWeights, FactoredWeights)}
 
 

@@ -118,7 +118,7 @@ class ClusterMixture(nn.Module):
         joint = self.joint_log_prob(x, missing).repeat_interleave(n, 0)  # (batch n, components)
 
         def draw(c: int, rows: Tensor) -> Tensor:
-            own = Evidence(*(table[rows // n] for table in evidence))
+            own = evidence[rows // n]
             drawn = self.components[c].sample_given(self._local(c, own), generator=generator)[:, 0]
             return torch.where(own.missing, self._global(c, drawn), own.values)
 

@@ -19,7 +19,7 @@ from ..weights.source import WeightSource, normalize
 Choice = Callable[[Tensor], Tensor]
 
 
-class Model(Protocol):
+class Parts(Protocol):
     """What a query needs to know of a circuit."""
 
     sectors: Sectors
@@ -29,12 +29,12 @@ class Model(Protocol):
     engine: LayeredEngine
 
 
-def log_prob(model: Model, x: Rows, missing: Rows | None = None) -> Tensor:
+def log_prob(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
     """log p(x), with missing values integrated out: (batch,)."""
     return _log_prob(model, model.leaves.read(x, missing))
 
 
-def conditional_log_prob(model: Model, x: Rows, query: Rows, missing: Rows | None = None) -> Tensor:
+def conditional_log_prob(model: Parts, x: Rows | Evidence, query: Rows, missing: Rows | None = None) -> Tensor:
     """log p(x_query | x_rest) = log p(x_query, x_rest) - log p(x_rest): (batch,)."""
     evidence = model.leaves.read(x, missing)
     columns = as_tensor(query, "query").to(evidence.values.device)
@@ -43,12 +43,12 @@ def conditional_log_prob(model: Model, x: Rows, query: Rows, missing: Rows | Non
             f"expected query to be bool of shape {tuple(evidence.values.shape[1:])}, "
             f"found {columns.dtype} {tuple(columns.shape)}"
         )
-    rest = _log_prob(model, Evidence(evidence.values, evidence.missing | columns))
+    rest = _log_prob(model, evidence.without(columns))
     _check_possible(rest)
     return _log_prob(model, evidence) - rest
 
 
-def marginals(model: Model, x: Rows, missing: Rows | None = None) -> Tensor:
+def marginals(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
     """The posterior of every variable given what is known of its row: (batch, variables, l).
 
     Entry [b, v, j] is the posterior probability that variable v comes from its leaf distribution j. For a
@@ -60,29 +60,30 @@ def marginals(model: Model, x: Rows, missing: Rows | None = None) -> Tensor:
 
 
 @torch.no_grad()
-def moments(model: Model, x: Rows, missing: Rows | None = None) -> tuple[Tensor, Tensor]:
+def moments(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> tuple[Tensor, Tensor]:
     """Mean and variance of every variable given what is known of its row, two of (batch, variables).
 
     A known value is its own mean, with variance 0. Categories count as their codes.
     """
     evidence = model.leaves.read(x, missing)
     mean, variance = model.leaves.moments(_marginals(model, evidence))
-    return torch.where(evidence.missing, mean, evidence.values), variance.masked_fill(~evidence.missing, 0)
+    known = _known(evidence)
+    return torch.where(known, evidence.values, mean), variance.masked_fill(known, 0)
 
 
 @torch.no_grad()
-def impute(model: Model, x: Rows, missing: Rows | None = None) -> Tensor:
+def impute(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
     """Fills every hole with the best single guess for it, and keeps the rest: (batch, variables).
 
     The guess is the most probable category, the mean of a continuous variable, the rounded mean of a count.
     """
     evidence = model.leaves.read(x, missing)
     guess = model.leaves.guess(_marginals(model, evidence))
-    return _as_data(model, torch.where(evidence.missing, guess, evidence.values))
+    return _as_data(model, torch.where(_known(evidence), evidence.values, guess))
 
 
 @torch.no_grad()
-def sample(model: Model, n: int, generator: Generator | None = None) -> Tensor:
+def sample(model: Parts, n: int, generator: Generator | None = None) -> Tensor:
     """Draws n rows, (n, variables): from one root down, through one chosen input of each sum on the way."""
     if n < 0:
         raise ValueError(f"expected a number of samples >= 0, found {n}")
@@ -96,7 +97,7 @@ def sample(model: Model, n: int, generator: Generator | None = None) -> Tensor:
 
 @torch.no_grad()
 def sample_given(
-    model: Model, x: Rows, missing: Rows | None = None, n: int = 1, generator: Generator | None = None
+    model: Parts, x: Rows | Evidence, missing: Rows | None = None, n: int = 1, generator: Generator | None = None
 ) -> Tensor:
     """Draws n completions of each row from p(missing | known), (batch, n, variables)."""
     if n < 1:
@@ -110,13 +111,13 @@ def sample_given(
         _check_possible(scores.amax(-1), first)
         rows = torch.arange(len(scores), device=scores.device).repeat_interleave(n)
         members = _descend(model, choose(scores[rows]), choose, inputs, rows)
-        drawn = torch.where(part.missing[rows], model.leaves.sample(members, generator), part.values[rows])
+        drawn = model.leaves.complete(part[rows], members, generator)
         parts.append(drawn.view(len(scores), n, drawn.shape[1]))
     return _as_data(model, torch.cat(parts))
 
 
 @torch.no_grad()
-def most_probable(model: Model, x: Rows, missing: Rows | None = None) -> Tensor:
+def most_probable(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
     """Completes each row by max-product: the most probable choice of one input for each sum, (batch, variables).
 
     This is the most probable completion where only one such choice explains a complete row (a deterministic
@@ -130,23 +131,36 @@ def most_probable(model: Model, x: Rows, missing: Rows | None = None) -> Tensor:
         _check_possible(scores.amax(-1), first)
         rows = torch.arange(len(scores), device=scores.device)
         members = _descend(model, _best(scores), _best, inputs, rows)
-        parts.append(torch.where(part.missing, model.leaves.modes(members), part.values))
+        parts.append(torch.where(_known(part), part.values, model.leaves.modes(members)))
     return _as_data(model, torch.cat(parts))
 
 
-def _log_prob(model: Model, evidence: Evidence) -> Tensor:
+def _log_prob(model: Parts, evidence: Evidence) -> Tensor:
     if torch.is_grad_enabled():
-        return _mixed(model, model.engine.log_values(evidence, model.leaves, model.weights))
+        return _mixed(model, _root_values(model, evidence))
     parts = _split(evidence, model.engine.rows_at_once)
-    return torch.cat([_mixed(model, model.engine.log_values(part, model.leaves, model.weights)) for _, part in parts])
+    return torch.cat([_mixed(model, _root_values(model, part)) for _, part in parts])
 
 
-def _mixed(model: Model, roots: Tensor) -> Tensor:
+def _root_values(model: Parts, evidence: Evidence) -> Tensor:
+    """The log-values of all roots, (batch, roots)."""
+    if evidence.events:
+        return model.engine.log_values_of(model.leaves.log_prob(evidence), model.weights)
+    return model.engine.log_values(evidence, model.leaves, model.weights)
+
+
+def _known(evidence: Evidence) -> Tensor:
+    """Where values are known, (batch, variables)."""
+    known = ~evidence.missing
+    return known if evidence.is_event is None else known & ~evidence.is_event
+
+
+def _mixed(model: Parts, roots: Tensor) -> Tensor:
     """log sum_r mixture_r root_r: (batch, roots) -> (batch,)."""
     return log_sum(roots[None], normalize(model.mixture)[None, None])[0, :, 0]
 
 
-def _marginals(model: Model, evidence: Evidence) -> Tensor:
+def _marginals(model: Parts, evidence: Evidence) -> Tensor:
     parts = []
     for first, part in _split(evidence, model.engine.rows_at_once):
         with torch.inference_mode(False), torch.enable_grad():
@@ -158,7 +172,7 @@ def _marginals(model: Model, evidence: Evidence) -> Tensor:
 
 
 def _descend(
-    model: Model, roots: Tensor, choose: Choice, inputs: list[Inputs] | None = None, rows: Tensor | None = None
+    model: Parts, roots: Tensor, choose: Choice, inputs: list[Inputs] | None = None, rows: Tensor | None = None
 ) -> Tensor:
     """Goes down from a root, through one chosen input of each sum on the way, to one distribution per variable.
 
@@ -205,7 +219,7 @@ def _descend(
     return members
 
 
-def _log_weights(model: Model, layer: SumLayer, slots: Tensor, outputs: Tensor) -> Tensor:
+def _log_weights(model: Parts, layer: SumLayer, slots: Tensor, outputs: Tensor) -> Tensor:
     """The log-weights of single sum nodes of a layer, (slots,), (slots,) -> (slots, P columns)."""
     used, places = slots.unique(return_inverse=True)
     logits = model.weights(layer.kind_index, layer.sectors.to(slots.device)[used].flatten())
@@ -228,18 +242,17 @@ def _best(scores: Tensor) -> Tensor:
 def _split(evidence: Evidence, rows: int) -> Iterator[tuple[int, Evidence]]:
     """Cuts a batch into parts that fit into memory, each with the number of its first row."""
     rows = max(1, rows)
-    parts = zip(evidence.values.split(rows), evidence.missing.split(rows), strict=True)
-    return ((index * rows, Evidence(*part)) for index, part in enumerate(parts))
+    return ((first, evidence[first : first + rows]) for first in range(0, max(len(evidence), 1), rows))
 
 
 def _check_possible(log_p: Tensor, first_row: int = 0) -> None:
     impossible = (log_p == -torch.inf).nonzero()
     if len(impossible):
         raise ValueError(
-            f"expected evidence of positive probability, found impossible values in row {first_row + int(impossible[0])}"
+            f"expected evidence of positive probability, found impossible values in row {first_row + int(impossible[0]) + 1}"
         )
 
 
-def _as_data(model: Model, values: Tensor) -> Tensor:
+def _as_data(model: Parts, values: Tensor) -> Tensor:
     """Codes and counts as integers, where all variables have them."""
     return values.long() if model.leaves.is_discrete else values

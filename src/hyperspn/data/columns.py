@@ -108,6 +108,7 @@ class Schema:
         columns: The columns, in the order of the circuit's variables.
 
     Example:
+        >>> from hyperspn.data import recognize
         >>> table = Table(("color", "size"), (np.array(["red", "blue", None], object), np.array([1.5, 2.5, 3.5])))
         >>> schema = recognize(table)
         >>> [column.kind for column in schema.columns]

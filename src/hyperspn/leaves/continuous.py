@@ -10,7 +10,9 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import whole
+from .evidence import Reading
 from .family import DOUBLE, LeafFamily, pick
+from .intervals import log_interval_mass, sample_intervals
 
 RELATIVE_ERROR = 1e-5
 
@@ -94,6 +96,19 @@ class Gaussian(LeafFamily):
         mean, variance = self.moments(pick(parameters, members))
         noise = torch.randn(mean.shape, dtype=mean.dtype, device=mean.device, generator=generator)
         return mean + variance.sqrt() * noise
+
+    def log_mass(self, parameters: Tensor, events: Reading) -> Tensor:
+        (intervals,) = events  # (batch, variables, intervals, 2)
+        mean, variance = (part[..., None] for part in self.moments(parameters.double()))  # (variables, l, 1)
+        low, high = ((ends[:, :, None] - mean) / variance.sqrt() for ends in intervals.unbind(-1))
+        return log_interval_mass(low, high).logsumexp(-1).to(parameters.dtype)
+
+    def sample_within(
+        self, parameters: Tensor, members: Tensor, events: Reading, generator: Generator | None
+    ) -> Tensor:
+        mean, variance = self.moments(pick(parameters.double(), members))
+        low, high = events[0].unbind(-1)
+        return sample_intervals(mean, variance.sqrt(), low, high, generator).to(parameters.dtype)
 
     def statistics(self, x: Tensor) -> Tensor:
         return torch.stack([x, x.square()], -1)

@@ -31,6 +31,10 @@ class Categorical(LeafFamily):
     def width(self) -> int:
         return self.categories
 
+    @property
+    def codes(self) -> int:
+        return self.categories
+
     def misfits(self, x: Tensor) -> Tensor:
         return (x < 0) | (x >= self.categories) | (x != x.floor())
 
@@ -79,6 +83,10 @@ class Binomial(LeafFamily):
     @property
     def width(self) -> int:
         return self.members
+
+    @property
+    def codes(self) -> int:
+        return self.total + 1
 
     def misfits(self, x: Tensor) -> Tensor:
         return (x < 0) | (x > self.total) | (x != x.floor())
@@ -143,6 +151,10 @@ class Histogram(LeafFamily):
     @property
     def width(self) -> int:
         return self.members
+
+    @property
+    def codes(self) -> int:
+        return self.categories
 
     @property
     def num_parameters(self) -> int:  # type: ignore[override]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from torch import Generator, Tensor
+
+from .evidence import Reading
 
 DOUBLE = torch.finfo(torch.float64)
 
@@ -17,15 +20,37 @@ class LeafFamily:
 
     A family is only a description. Parameters, where it has any, have shape (variables, l, parameters) and are
     passed in; x has shape (batch, variables).
+
+    What may be known of a variable beside a value is an event: for a family with `codes` 0..codes-1, the likelihood
+    of each code; for others, disjoint intervals.
     """
 
     is_discrete = True
     is_linear = False
+    is_prepared = False
     num_parameters = 0
 
     @property
     def width(self) -> int:
         raise NotImplementedError
+
+    @property
+    def codes(self) -> int | None:
+        """The number of codes of a discrete family whose values are 0..codes-1."""
+        return None
+
+    def kin(self) -> Hashable:
+        """Families of equal kin are evaluated together, as the family that `joined` returns."""
+        return self
+
+    @staticmethod
+    def joined(families: Sequence[LeafFamily]) -> LeafFamily:
+        """One family for the variables of several of equal kin."""
+        return families[0]
+
+    def initial(self, variables: int) -> Tensor:
+        """Starting values of the parameters, (variables, l, parameters)."""
+        return torch.randn(variables, self.width, self.num_parameters)
 
     def misfits(self, x: Tensor) -> Tensor:
         """Which of the values, (batch, variables), are not in the support."""
@@ -33,6 +58,10 @@ class LeafFamily:
 
     def support(self) -> str:
         """The support in words, for error messages."""
+        raise NotImplementedError
+
+    def read(self, x: Tensor, dtype: torch.dtype) -> Reading:
+        """What `log_prob` takes in place of values in float64, for families that are `is_prepared`."""
         raise NotImplementedError
 
     def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
@@ -52,6 +81,35 @@ class LeafFamily:
         """
         raise NotImplementedError
 
+    def read_events(self, events: Tensor) -> Reading:
+        """What `log_mass` and `sample_within` take in place of likelihoods, (batch, variables, codes), or of intervals.
+
+        Intervals are [low, high), (batch, variables, intervals, 2), in float64; empty ones fill up.
+        """
+        return (events,)
+
+    def log_mass(self, parameters: Tensor, events: Reading) -> Tensor:
+        """The log-mass of events under each member, (batch, variables, l): log sum_x likelihood(x) p_j(x)."""
+        (likelihoods,) = events
+        return torch.einsum("bvc,vlc->bvl", likelihoods.to(parameters), self._probabilities(parameters)).log()
+
+    def sample_within(
+        self, parameters: Tensor, members: Tensor, events: Reading, generator: Generator | None
+    ) -> Tensor:
+        """Draws from the chosen members within events, (batch, variables)."""
+        (likelihoods,) = events
+        weights = likelihoods.to(parameters) * pick(
+            self._probabilities(parameters), members
+        )  # (batch, variables, codes)
+        return torch.multinomial(weights.flatten(0, 1), 1, generator=generator).view(members.shape).to(parameters.dtype)
+
+    def _probabilities(self, parameters: Tensor) -> Tensor:
+        """p_j(x) of every code x, (variables, l, codes)."""
+        assert self.codes is not None
+        x = torch.arange(self.codes, dtype=parameters.dtype, device=parameters.device)
+        log_p = self.log_prob(parameters, x[:, None].expand(-1, len(parameters)))  # (codes, variables, l)
+        return log_p.exp().permute(1, 2, 0)
+
     def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each member, (variables, l)."""
         raise NotImplementedError
@@ -67,6 +125,11 @@ class LeafFamily:
     def statistics(self, x: Tensor) -> Tensor:
         """The sufficient statistics T of each value, (batch, variables, parameters)."""
         raise NotImplementedError
+
+    def expected_statistics(self, parameters: Tensor, x: Tensor | Reading) -> Tensor:
+        """The mean of T under each member given what is known, (batch, variables, 1 or l, parameters)."""
+        assert isinstance(x, Tensor)
+        return self.statistics(x.double())[:, :, None]
 
     def expectations(self, parameters: Tensor) -> Tensor:
         """The mean of T under each member, (variables, l, parameters)."""

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
+from numpy.typing import ArrayLike
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from .discrete import Categorical
-from .evidence import Evidence, as_tensor
+from .evidence import Evidence, Reading, Rows, as_tensor
 from .family import LeafFamily, pick
+
+Events = Sequence[Mapping[int, ArrayLike]]  # for each row, events by variable
 
 
 class Leaves(nn.Module):
     """The leaf distributions of all variables, shared by all replicas.
 
     Where variables differ in their number of distributions, arrays over them are padded up to the largest, l.
+    Families of equal kin are a group, which is evaluated together.
 
     Arguments:
         families: The family of each variable.
@@ -31,99 +34,162 @@ class Leaves(nn.Module):
         self.distinct = tuple(dict.fromkeys(self.families))
         numbers = {family: index for index, family in enumerate(self.distinct)}
         self.family_of = torch.tensor([numbers[family] for family in self.families], device="cpu")
-        self.variables = [(self.family_of == index).nonzero()[:, 0] for index in range(len(self.distinct))]
+        kin = list(dict.fromkeys(family.kin() for family in self.distinct))
+        group_of = torch.tensor([kin.index(family.kin()) for family in self.families], device="cpu")
+        self.variables = [(group_of == index).nonzero()[:, 0] for index in range(len(kin))]
+        self.groups = [
+            type(self.families[members[0]]).joined([self.families[v] for v in members])
+            for members in (variables.tolist() for variables in self.variables)
+        ]
         self.raw = nn.ParameterList(
-            nn.Parameter(torch.randn(len(own), family.width, family.num_parameters), family.num_parameters > 0)
-            for family, own in zip(self.distinct, self.variables, strict=True)
+            nn.Parameter(family.initial(len(variables)), family.num_parameters > 0)
+            for family, variables in zip(self.groups, self.variables, strict=True)
         )
 
     @property
     def is_discrete(self) -> bool:
-        return all(family.is_discrete for family in self.distinct)
+        return all(family.is_discrete for family in self.groups)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.raw[0].dtype
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         learnable = [parameter for parameter in self.raw if parameter.requires_grad]
         return [{"name": "leaves", "params": learnable, "lr": 1e-2}] if learnable else []
 
-    def read(self, x: Tensor | np.ndarray, missing: Tensor | np.ndarray | None = None) -> Evidence:
-        """Checks a table and finds its holes: NaN, or True in `missing`.
+    def read(self, x: Rows | Evidence, missing: Rows | None = None, events: Events | None = None) -> Evidence:
+        """Checks rows and finds their holes: NaN, or True in `missing`.
 
         Arguments:
-            x: The table, (batch, variables), of bool, integer or float.
+            x: The rows, (batch, variables), of bool, integer or float; or evidence that was read before.
             missing: Where values are to be ignored, (batch, variables) or (variables,), of bool.
+            events: For each row what is known beside values, by variable: for a family with codes the likelihood of
+                each, (codes,), for others disjoint intervals [low, high), (intervals, 2). They replace values.
         """
+        if isinstance(x, Evidence):
+            return x if missing is None else x.without(as_tensor(missing, "missing").to(x.missing.device))
         values = as_tensor(x, "x").to(self.raw[0].device)
         values = values.byte() if values.dtype == torch.bool else values
         if values.ndim != 2 or values.shape[1] != len(self.families):
             raise ValueError(f"expected x of shape (batch, {len(self.families)}), found {tuple(values.shape)}")
-        holes = values.isnan()
-        if missing is not None:
-            mask = as_tensor(missing, "missing").to(values.device)
-            if mask.dtype != torch.bool or mask.shape not in (values.shape, values.shape[1:]):
-                raise ValueError(
-                    f"expected missing to be bool of shape {tuple(values.shape)}, found {mask.dtype} {tuple(mask.shape)}"
-                )
-            holes = holes | mask
-        values = values.masked_fill(holes, 0)
+        holes = values.isnan() | self._mask(missing, values)
+        is_event, readings = self._read_events(events, holes)
+        values = values.masked_fill(holes if is_event is None else holes | is_event, 0)
         self._check_support(values)
-        return Evidence(values.to(self.raw[0].dtype), holes)
+        prepared = {
+            index: family.read(self._columns(values, variables).double(), self.dtype)
+            for index, (family, variables, _) in enumerate(self._groups())
+            if family.is_prepared
+        }
+        values = values.to(torch.float64 if prepared else self.dtype)
+        return Evidence(values, holes if is_event is None else holes & ~is_event, prepared, readings, is_event)
+
+    def _mask(self, missing: Rows | None, values: Tensor) -> Tensor:
+        if missing is None:
+            return torch.zeros((), dtype=torch.bool, device=values.device)
+        mask = as_tensor(missing, "missing").to(values.device)
+        if mask.dtype != torch.bool or mask.shape not in (values.shape, values.shape[1:]):
+            raise ValueError(
+                f"expected missing to be bool of shape {tuple(values.shape)}, found {mask.dtype} {tuple(mask.shape)}"
+            )
+        return mask
 
     def _check_support(self, values: Tensor) -> None:
-        found = [family.misfits(self._own(values, own)) for family, own, _ in self._groups()]
-        misfits = _ordered(found, self.variables)
-        if misfits.any():
-            row, column = misfits.nonzero()[0].tolist()
+        misfits = [family.misfits(self._columns(values, variables)) for family, variables, _ in self._groups()]
+        is_misfit = _ordered(misfits, self.variables)
+        if is_misfit.any():
+            row, column = is_misfit.nonzero()[0].tolist()
             expected, value = self.families[column].support(), values[row, column].item()
-            raise ValueError(f"expected {expected} in column {column}, found {value:g} in row {row}")
+            raise ValueError(f"expected {expected} in column {column}, found {value:g} in row {row + 1}")
+
+    def _read_events(self, events: Events | None, holes: Tensor) -> tuple[Tensor | None, dict[int, Reading]]:
+        """Where events are known, (batch, variables), and what the families made of them."""
+        if not events or not any(events):
+            return None, {}
+        if len(events) != len(holes):
+            raise ValueError(f"expected events for each of {len(holes)} rows, found {len(events)}")
+        is_event = torch.zeros_like(holes)
+        for row, of_row in enumerate(events):
+            is_event[row, list(of_row)] = True
+        readings = {}
+        for index, (family, variables, _) in enumerate(self._groups()):
+            if is_event[:, variables].any():
+                parts = [[of_row.get(v) for v in variables.tolist()] for of_row in events]
+                readings[index] = family.read_events(_stacked(family, parts).to(holes.device))
+        return is_event, readings
 
     def log_prob(self, evidence: Evidence, modes: bool = False, categorical: bool = True) -> Tensor:
         """The log-density of each variable under each of its distributions, (batch, variables, l), padded with -inf.
 
-        A missing value is integrated out, log 1 = 0, or stands at each distribution's own mode if `modes`.
-        Without `categorical` variables where only the others are wanted.
+        The log-mass, where an event is known. A missing value is integrated out, log 1 = 0, or stands at each
+        distribution's own mode if `modes`. Without `categorical` variables where only the others are wanted.
         """
-        groups = [group for group in self._groups() if categorical or not isinstance(group[0], Categorical)]
-        width = max(family.width for family, _, _ in groups)
+        indices = [i for i, family in enumerate(self.groups) if categorical or not isinstance(family, Categorical)]
+        groups = list(self._groups())
+        width = max(self.groups[i].width for i in indices)
         columns = []
-        for family, own, raw in groups:
-            known = family.log_prob(raw, self._own(evidence.values, own))  # (batch, own, width)
-            unknown = known.new_zeros(())
-            if modes:
-                unknown = family.log_prob(raw, family.modes(raw).T).diagonal(dim1=0, dim2=2)  # (own, width)
-            filled = torch.where(self._own(evidence.missing, own)[..., None], unknown, known)
+        for i in indices:
+            family, variables, raw = groups[i]
+            known = family.log_prob(raw, self._reading(evidence, i))
+            if i in evidence.events and evidence.is_event is not None:
+                masses = family.log_mass(raw, evidence.events[i])
+                known = torch.where(evidence.is_event[:, variables, None], masses, known)
+            unknown = self._log_modes(family, raw) if modes else known.new_zeros(())
+            filled = torch.where(self._columns(evidence.missing, variables)[..., None], unknown, known)
             columns.append(functional.pad(filled, (0, width - family.width), value=-torch.inf))
-        return _ordered(columns, [own for _, own, _ in groups])
+        return _ordered(columns, [self.variables[i] for i in indices])
+
+    def _log_modes(self, family: LeafFamily, raw: Tensor) -> Tensor:
+        """The log-density of each distribution at its own mode, (variables, l)."""
+        modes: Any = family.modes(raw).T  # (l, variables)
+        if family.is_prepared:
+            modes = family.read(modes.double(), self.dtype)
+        return family.log_prob(raw, modes).diagonal(dim1=0, dim2=2)
 
     def is_linear(self, regions: Tensor) -> bool:
         """Whether `region_log_prob` serves regions of these variables, (U, V)."""
-        return len(self.distinct) == 1 and self.distinct[0].is_linear and regions.shape[1] > 1
+        return len(self.groups) == 1 and self.groups[0].is_linear and regions.shape[1] > 1
 
     def region_log_prob(self, evidence: Evidence, regions: Tensor) -> Tensor:
         """The log-density of regions of V variables under each of their distributions: (U, V) -> (U, batch, l)."""
         regions = regions.to(evidence.values.device)
-        x, missing = (table[:, regions].transpose(0, 1) for table in evidence)  # (U, batch, V)
-        return self.distinct[0].region_log_prob(self.raw[0][regions], x, ~missing)
+        x, missing = (rows[:, regions].transpose(0, 1) for rows in (evidence.values, evidence.missing))  # (U, batch, V)
+        return self.groups[0].region_log_prob(self.raw[0][regions], x, ~missing)
 
     def sample(self, members: Tensor, generator: Generator | None = None) -> Tensor:
         """Draws each variable from the chosen one of its distributions, (batch, variables)."""
-        drawn = [family.sample(raw, members[:, own], generator) for family, own, raw in self._groups()]
+        drawn = [family.sample(raw, members[:, variables], generator) for family, variables, raw in self._groups()]
         return _ordered(drawn, self.variables)
+
+    def complete(self, evidence: Evidence, members: Tensor, generator: Generator | None = None) -> Tensor:
+        """Draws what is unknown from the chosen distributions, within events where these are known, (batch, variables)."""
+        drawn = torch.where(evidence.missing, self.sample(members, generator), evidence.values)
+        for i, (family, variables, raw) in enumerate(self._groups()):
+            if i in evidence.events and evidence.is_event is not None:
+                within = family.sample_within(raw, members[:, variables], evidence.events[i], generator)
+                drawn[:, variables] = torch.where(
+                    evidence.is_event[:, variables], within.to(drawn), drawn[:, variables]
+                )
+        return drawn
 
     def modes(self, members: Tensor) -> Tensor:
         """The most probable value of the chosen distributions, (batch, variables)."""
-        modes = [pick(family.modes(raw), members[:, own]) for family, own, raw in self._groups()]
+        modes = [pick(family.modes(raw), members[:, variables]) for family, variables, raw in self._groups()]
         return _ordered(modes, self.variables)
 
     def guess(self, posterior: Tensor) -> Tensor:
         """The best single value under each variable's mixture, (batch, variables, l) -> (batch, variables)."""
-        guesses = [family.guess(raw, posterior[:, own, : family.width]) for family, own, raw in self._groups()]
+        guesses = [
+            family.guess(raw, posterior[:, variables, : family.width]) for family, variables, raw in self._groups()
+        ]
         return _ordered(guesses, self.variables)
 
     def moments(self, posterior: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each variable's mixture, (batch, variables, l) -> two of (batch, variables)."""
         means, variances = [], []
-        for family, own, raw in self._groups():
-            weights = posterior[:, own, : family.width]
+        for family, variables, raw in self._groups():
+            weights = posterior[:, variables, : family.width]
             mean, variance = family.moments(raw)
             means.append((weights * mean).sum(-1))
             variances.append((weights * (variance + (mean - means[-1][..., None]).square())).sum(-1))
@@ -139,39 +205,72 @@ class Leaves(nn.Module):
             posterior: The posterior of each variable's distributions, (batch, variables, l).
 
         Returns:
-            The sums for each family that has parameters, (own variables, l, 1 + parameters), in float64.
+            The sums for each group that has parameters, (variables, l, 1 + parameters), in float64.
         """
         known = posterior.masked_fill(evidence.missing[..., None], 0).double()
         sums = []
-        for family, own, _ in self._learnable():
-            statistics = family.statistics(self._own(evidence.values, own).double())  # (batch, own, parameters)
-            counted = functional.pad(statistics, (1, 0), value=1)  # (batch, own, 1 + parameters)
-            sums.append(torch.einsum("bvj,bvs->vjs", known[:, own, : family.width], counted))
+        for i, (family, variables, raw) in enumerate(self._groups()):
+            if family.num_parameters:
+                x = self._reading(evidence, i)
+                counted = functional.pad(family.expected_statistics(raw, x), (1, 0), value=1)  # (batch, v, 1 or l, s)
+                weights = known[:, variables, : raw.shape[1]]  # (batch, v, l)
+                if counted.shape[2] == 1:
+                    sums.append(torch.einsum("bvj,bvs->vjs", weights, counted[:, :, 0]))
+                else:
+                    sums.append(torch.einsum("bvj,bvjs->vjs", weights, counted))
         return sums
 
     @torch.no_grad()
     def maximize(self, statistics: Sequence[Tensor], step_size: float) -> None:
         """Moves the expectation of T under each distribution towards its mean in such sums; those unseen stay."""
-        for (family, _, raw), sums in zip(self._learnable(), statistics, strict=True):
+        learnable = [(family, raw) for family, _, raw in self._groups() if family.num_parameters]
+        for (family, raw), sums in zip(learnable, statistics, strict=True):
             counts, totals = sums[..., :1], sums[..., 1:]
             expectations = family.expectations(raw.double()).lerp(totals / counts, step_size)
             raw.copy_(torch.where(counts > 0, family.fitted(expectations), raw))
 
-    def _learnable(self) -> Iterator[tuple[LeafFamily, Tensor, Tensor]]:
-        return (group for group in self._groups() if group[0].num_parameters)
-
     def _groups(self) -> Iterator[tuple[LeafFamily, Tensor, Tensor]]:
-        """Each distinct family with its variables and their parameters."""
-        for family, own, raw in zip(self.distinct, self.variables, self.raw, strict=True):
-            yield family, own.to(raw.device), raw
+        """Each group's family with its variables and their parameters."""
+        for family, variables, raw in zip(self.groups, self.variables, self.raw, strict=True):
+            yield family, variables.to(raw.device), raw
 
-    def _own(self, table: Tensor, variables: Tensor) -> Tensor:
-        """The columns of one family."""
-        return table if len(self.distinct) == 1 else table[:, variables]
+    def _reading(self, evidence: Evidence, group: int) -> Any:
+        """What the family of a group takes: the values of its variables, or what it made of them."""
+        columns = self._columns(evidence.values, self.variables[group].to(evidence.values.device))
+        return evidence.readings.get(group, columns.to(self.dtype))
+
+    def _columns(self, rows: Tensor, variables: Tensor) -> Tensor:
+        """The columns of one group."""
+        return rows if len(self.groups) == 1 else rows[:, variables]
 
 
 def _ordered(columns: list[Tensor], variables: list[Tensor]) -> Tensor:
-    """Puts the columns of several families into the order of their variables."""
+    """Puts the columns of several groups into the order of their variables."""
     if len(columns) == 1:
         return columns[0]
-    return torch.cat(columns, 1).index_select(1, torch.cat(variables).argsort().to(columns[0].device))
+    dtype = torch.float64 if any(column.dtype == torch.float64 for column in columns) else columns[0].dtype
+    return torch.cat([column.to(dtype) for column in columns], 1).index_select(
+        1, torch.cat(variables).argsort().to(columns[0].device)
+    )
+
+
+def _stacked(family: LeafFamily, events: list[list[ArrayLike | None]]) -> Tensor:
+    """The events of a group, one list for each row, as one tensor (see `LeafFamily.read_events`)."""
+    if family.codes is not None:
+        shape: tuple[int, ...] = (family.codes,)
+        default = torch.ones(shape, dtype=torch.float64)
+    else:
+        most = max(len(torch.as_tensor(event)) for of_row in events for event in of_row if event is not None)
+        shape = (max(most, 1), 2)
+        default = torch.zeros(shape, dtype=torch.float64)
+    stacked = default.expand(len(events), len(events[0]), *shape).clone()
+    for row, of_row in enumerate(events):
+        for column, event in enumerate(of_row):
+            if event is not None:
+                part = torch.as_tensor(event, dtype=torch.float64)
+                if family.codes is not None and (
+                    part.shape != shape or not (part >= 0).all() or not part.isfinite().all()
+                ):
+                    raise ValueError(f"expected likelihoods >= 0 of {family.codes} codes, found {part.tolist()}")
+                stacked[row, column, : len(part)] = part
+    return stacked
