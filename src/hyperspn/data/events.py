@@ -1,0 +1,352 @@
+"""Events: what may be known of a column, in Python and in text, and as a circuit sees it."""
+
+from __future__ import annotations
+
+import re
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from numpy.typing import NDArray
+
+from ..checks import did_you_mean
+
+if TYPE_CHECKING:
+    from .columns import Column
+
+Event = Any  # a value, a tuple (low, high), a set of values, or one of the classes below
+Evidence = Mapping[str, Event]  # events by the names of their columns
+FloatArray = NDArray[np.float64]
+
+EXAMPLE = 'age=30..40, job=student|retired, "city=Washington, D.C."'
+OPERATORS = re.compile(r"!=|>=|<=|=|>|<|~")
+
+
+@dataclass(frozen=True)
+class Above:
+    """Larger than a value: above 50 begins at 50.5 where whole numbers are recorded."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """A value, or larger."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Below:
+    """Smaller than a value."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A value, or smaller."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Not:
+    """Any other value, but not missing."""
+
+    event: Event
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Nothing was recorded; only where missing values are modeled as data."""
+
+
+@dataclass(frozen=True, init=False)
+class AnyOf:
+    """One of several events.
+
+    Example:
+        >>> AnyOf((None, 20), (60, None))  # at most 20, or at least 60
+        AnyOf(events=((None, 20), (60, None)))
+    """
+
+    events: tuple[Event, ...]
+
+    def __init__(self, *events: Event) -> None:
+        object.__setattr__(self, "events", events)
+
+
+@dataclass(frozen=True)
+class Likely:
+    """Likelihood ratios of categories (Pearl's virtual evidence), 0 for those not named."""
+
+    likelihoods: Mapping[Any, float]
+
+
+class Known(NamedTuple):
+    """An event as a circuit sees it: a value with a density, likelihoods of codes, (codes,), or intervals, (intervals, 2)."""
+
+    value: float | None = None
+    event: FloatArray | None = None
+    is_probability: bool = True
+
+
+def as_known(column: Column, event: Event) -> Known:
+    """An event of a column as a circuit sees it."""
+    if isinstance(event, Likely):
+        return Known(event=_likelihoods(column, event), is_probability=False)
+    if not column.is_numeric:
+        weights = _weights(column, event)
+        return Known(event=np.minimum(weights, 1.0))
+    if _is_value(event) and _width(column) == 0:
+        return Known(value=_number(column, event), is_probability=_is_point(column, event))
+    intervals = _intervals(column, event)
+    return Known(event=(intervals - column.mean) / column.std if column.is_continuous else intervals)
+
+
+def parse_evidence(text: str, names: Sequence[str]) -> dict[str, Event]:
+    """Evidence from text like ``age=30..40, hours>50, job=student|retired``.
+
+    A value with a comma, an operator or a bar in it is quoted as in CSV files: ``"city=Washington, D.C."``.
+    """
+    evidence: dict[str, Event] = {}
+    for part in _split(text, ","):
+        name, operator, value = _cut(part.strip(), names)
+        if name not in names:
+            raise ValueError(f"expected the name of a column, found {name!r}{did_you_mean(name, names)}")
+        if name in evidence:
+            raise ValueError(f"expected column {name!r} once, found it twice: join its values with |, like a|b")
+        evidence[name] = _parse_event(operator, value)
+    return evidence
+
+
+def _cut(part: str, names: Sequence[str]) -> tuple[str, str, str]:
+    """Name, operator and value, at the first operator that follows the name of a column."""
+    whole = _unquote(part) if _is_quoted(part) else part
+    cuts = [(whole[: at.start()].strip(), at.group(), whole[at.end() :].strip()) for at in OPERATORS.finditer(whole)]
+    if not cuts:
+        raise ValueError(f"expected evidence like {EXAMPLE}, found {part!r}")
+    name, operator, value = next((cut for cut in cuts if _unquote(cut[0]) in names), cuts[0])
+    return _unquote(name), operator, value
+
+
+def _parse_event(operator: str, text: str) -> Event:
+    if operator == "~":
+        return Likely(dict(_parse_likelihood(part) for part in _split(text, "|")))
+    parts = [part.strip() for part in _split(text, "|")]
+    if operator in (">", ">=", "<", "<="):
+        return {">": Above, ">=": AtLeast, "<": Below, "<=": AtMost}[operator](_unquote(text))
+    events = [_parse_alternative(part) for part in parts]
+    event = events[0] if len(events) == 1 else AnyOf(*events)
+    return Not(event) if operator == "!=" else event
+
+
+def _parse_alternative(text: str) -> Event:
+    if _is_quoted(text):
+        return _unquote(text)
+    if text == "missing":
+        return Missing()
+    low, dots, high = text.partition("..")
+    return (low.strip() or None, high.strip() or None) if dots else text
+
+
+def _parse_likelihood(text: str) -> tuple[str, float]:
+    value, _, likelihood = text.rpartition(":")
+    try:
+        return _unquote(value.strip()), float(likelihood)
+    except ValueError:
+        raise ValueError(f"expected likelihoods like red:0.7|blue:0.3, found {text!r}") from None
+
+
+def _split(text: str, mark: str) -> list[str]:
+    """The parts between marks that are not inside quotes; none of an empty text."""
+    parts, quoted = [""], False
+    for character in text:
+        quoted ^= character == '"'
+        if character == mark and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += character
+    if quoted:
+        raise ValueError(f'expected a closing " in {text!r}, found none')
+    return [part for part in parts if part.strip()] if mark == "," else parts
+
+
+def _is_quoted(text: str) -> bool:
+    return len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1].replace('""', "")
+
+
+def _unquote(text: str) -> str:
+    return text[1:-1].replace('""', '"') if _is_quoted(text) else text
+
+
+def _is_value(event: Event) -> bool:
+    return not isinstance(
+        event, (tuple, set, frozenset, list, Above, AtLeast, Below, AtMost, Not, Missing, AnyOf, Likely)
+    )
+
+
+def _code(column: Column, value: Any) -> float:
+    """The code or number of a single value; a `ValueError` if the column has no such value."""
+    import pyarrow as pa
+
+    try:
+        return float(column.encode(pa.chunked_array([pa.array([value])]), strict=True)[0])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+        if str(error).startswith("expected"):
+            raise ValueError(re.sub(r" in row 1$", "", str(error))) from None
+        raise ValueError(f"expected {column.support()} for column {column.name!r}, found {value!r}") from None
+
+
+def _number(column: Column, value: Any) -> float:
+    """A number in the units of the table."""
+    code = _code(column, value)
+    if np.isnan(code):
+        raise ValueError(f"expected {column.support()} for column {column.name!r}, found {value!r}")
+    return code * column.std + column.mean if column.is_continuous else code
+
+
+def _weights(column: Column, event: Event) -> FloatArray:
+    """How much of each code of a column with categories an event holds, (codes,)."""
+    if isinstance(event, Missing):
+        if not column.missing_as_data:
+            raise ValueError(f"column {column.name!r} is not modeled with missing values: train with --missing-as-data")
+        return _one_hot(column, column.size - 1)
+    if isinstance(event, Not):
+        weights = 1.0 - np.minimum(_weights(column, event.event), 1.0)
+        if column.missing_as_data:
+            weights[-1] = 0.0
+        return weights
+    if isinstance(event, (AnyOf, set, frozenset, list)):
+        parts = event.events if isinstance(event, AnyOf) else event
+        return np.sum([_weights(column, part) for part in dict.fromkeys(parts)], axis=0)
+    if _is_value(event):
+        return _weights_of_value(column, event)
+    return _weights_of_range(column, *_range(event))
+
+
+def _weights_of_value(column: Column, value: Any) -> FloatArray:
+    code = _code(column, value)
+    weights = _one_hot(column, int(code))
+    if column.pooled and code == len(column.categories):
+        weights *= column.shares[column.pooled.index(_like(column.pooled, value))] / sum(column.shares)
+    return weights
+
+
+def _weights_of_range(column: Column, low: Any, high: Any, closed: tuple[bool, bool]) -> FloatArray:
+    if not column.categories or isinstance(column.categories[0], str):
+        raise ValueError(f"column {column.name!r} has no order: give values with | between them, like a|b")
+    values = np.array(column.categories, float)
+    try:
+        low, high = (limit if limit is None else float(limit) for limit in (low, high))
+    except (TypeError, ValueError):
+        raise ValueError(f"expected a number for column {column.name!r}, found {low!r} to {high!r}") from None
+    inside = np.ones(len(values), bool)
+    if low is not None:
+        inside &= values >= low if closed[0] else values > low
+    if high is not None:
+        inside &= values <= high if closed[1] else values < high
+    weights = np.zeros(column.size)
+    weights[: len(values)] = inside
+    return weights
+
+
+def _likelihoods(column: Column, event: Likely) -> FloatArray:
+    if column.is_numeric:
+        raise ValueError(f"expected categories for likelihoods, found the numbers of column {column.name!r}")
+    weights = np.zeros(column.size)
+    for value, likelihood in event.likelihoods.items():
+        if not 0 <= float(likelihood) < inf:
+            raise ValueError(f"expected likelihoods >= 0, found {likelihood} of {value!r}")
+        weights += float(likelihood) * _weights_of_value(column, value)
+    if not weights.any():
+        raise ValueError(f"expected a likelihood > 0 of some category of column {column.name!r}, found none")
+    return weights
+
+
+def _one_hot(column: Column, code: int) -> FloatArray:
+    weights = np.zeros(column.size)
+    weights[code] = 1.0
+    return weights
+
+
+def _like(categories: Sequence[Any], value: Any) -> Any:
+    """The category that is written or valued like this."""
+    return next(category for category in categories if category == value or str(category) == str(value))
+
+
+def _range(event: Event) -> tuple[Any, Any, tuple[bool, bool]]:
+    """The ends of an event, and whether they belong to it."""
+    if isinstance(event, (Above, AtLeast)):
+        return event.value, None, (isinstance(event, AtLeast), True)
+    if isinstance(event, (Below, AtMost)):
+        return None, event.value, (True, isinstance(event, AtMost))
+    if isinstance(event, tuple) and len(event) == 2:
+        return event[0], event[1], (True, True)
+    raise ValueError(f"expected an event like a value, (30, 40) or a set of values, found {event!r}")
+
+
+def _width(column: Column) -> float:
+    """How wide the cells of recorded numbers are; 0 if these are continuous."""
+    if column.scale is not None:
+        return column.scale.width
+    return 0.0  # numbers of version 0.1.0 have densities
+
+
+def _is_point(column: Column, value: Any) -> bool:
+    return column.scale is not None and _number(column, value) in column.scale.points
+
+
+def _intervals(column: Column, event: Event) -> FloatArray:
+    """Disjoint half-open intervals in the units of the table, (intervals, 2)."""
+    if isinstance(event, Missing):
+        if not column.missing_as_data:
+            raise ValueError(f"column {column.name!r} is not modeled with missing values: train with --missing-as-data")
+        return np.array([[inf, inf]])
+    if isinstance(event, Not):
+        return _complement(_intervals(column, event.event))
+    if isinstance(event, (AnyOf, set, frozenset, list)):
+        parts = event.events if isinstance(event, AnyOf) else event
+        return _union(np.concatenate([_intervals(column, part) for part in parts]))
+    if _is_value(event):
+        event = (event, event)
+    low, high, closed = _range(event)
+    start = -inf if low is None else _edge(column, low, below=closed[0])
+    end = inf if high is None else _edge(column, high, below=not closed[1])
+    if low is not None and high is not None and start >= end:
+        raise ValueError(f"expected a range with values of column {column.name!r} in it, found {low}..{high}")
+    return np.array([[start, end]])
+
+
+def _edge(column: Column, value: Any, below: bool) -> float:
+    """The edge of recorded values just below a value, which then belongs to what follows, or just above it."""
+    number, width = _number(column, value), _width(column)
+    if width == 0:
+        return number if below else float(np.nextafter(number, inf))
+    steps = number / width
+    nearest = round(steps)
+    if abs(steps - nearest) > 1e-6:
+        return float((np.floor(steps) + 0.5) * width)
+    return (nearest - 0.5 if below else nearest + 0.5) * width
+
+
+def _union(intervals: FloatArray) -> FloatArray:
+    merged: list[list[float]] = []
+    for low, high in intervals[np.argsort(intervals[:, 0])].tolist():
+        if merged and low <= merged[-1][1] and low < inf:
+            merged[-1][1] = max(merged[-1][1], high)
+        else:
+            merged.append([low, high])
+    return np.array(merged)
+
+
+def _complement(intervals: FloatArray) -> FloatArray:
+    finite = _union(intervals[intervals[:, 0] < inf]) if (intervals[:, 0] < inf).any() else np.empty((0, 2))
+    edges = [-inf, *finite.ravel().tolist(), inf]
+    pairs = [[low, high] for low, high in zip(edges[::2], edges[1::2], strict=True) if low < high]
+    return np.array(pairs) if pairs else np.array([[0.0, 0.0]])
