@@ -76,7 +76,7 @@ def test_sizes_as_a_table(run):
     ("arguments", "message"),
     [
         ("size", "No such command 'size'"),
-        ("sizes", "expected --variables, found none"),
+        ("sizes", "--variables is missing"),
         ("sizes --model einet", "like 32,32,3, found None"),
         ("sizes --model einet --image 32", "like 32,32,3, found 32"),
         ("sizes --variables many", "Invalid value for '--variables'"),
@@ -318,4 +318,4 @@ def test_an_interrupted_table_can_go_on(run, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(paper.experiments, "reproduce", interrupted)
-    assert run("reproduce table3") == (130, "", "hyperspn: interrupted; the same command goes on\n")
+    assert run("reproduce table3") == (130, "", "hyperspn: interrupted: run the same command again to resume\n")
