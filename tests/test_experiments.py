@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,12 +17,14 @@ import pytest
 import torch
 
 from hyperspn import datasets
-from hyperspn.experiments import ARTIFACTS, Records, Run, parzen, reproduce, runs
+from hyperspn.experiments import ARTIFACTS, Artifact, Records, Run, parzen, reproduce, runs, workers
+from hyperspn.experiments.beyond import BEYOND_RECIPES, BeyondRun
 from hyperspn.experiments.published import PUBLISHED_BENCHMARKS, PUBLISHED_HAND_CRAFTED
 from hyperspn.experiments.reports import Report, ReportColumn
 from hyperspn.experiments.reproduce import write_report
 from hyperspn.experiments.settings import AMAZON, HAND_CRAFTED, METHODS, SCHEDULES, SETTINGS, TWENTY, Schedule
-from hyperspn.experiments.workers import train_all
+from hyperspn.experiments.svhn import CLUSTER_SETTINGS, ClusterRun
+from hyperspn.experiments.workers import source_state, train_all
 from hyperspn.learning import fit
 from hyperspn.learning.checkpoint import Folder
 
@@ -29,6 +32,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 COMMITTED = Records(Path(__file__).parents[1] / "results")
 SWEPT = METHODS["weight_decay"] + METHODS["hyperspn"]
+FIELDS = {
+    *("dataset", "seed", "options", "schedule", "versions", "machine", "command", "parameters", "steps", "best_step"),
+    *("seconds", "train", "valid", "test", "curve"),
+}
 FIRST = Run(HAND_CRAFTED, "spn_wd_1e-3", 0)
 
 ENDLESS = """
@@ -209,14 +216,34 @@ def test_a_run_becomes_a_complete_record(tiny, records):
     assert record["bandwidth"] in parzen.BANDWIDTHS
     assert record["versions"]["torch"] == torch.__version__
     assert record["machine"]["cores"] == record["machine"]["threads"] == 1
-    assert record.keys() == {
-        *("dataset", "setting", "seed", "options", "schedule", "versions", "machine", "command", "commit", "clean"),
-        *("parameters", "steps", "best_step", "seconds", "train", "valid", "test", "curve"),
-        *("sample_quality_published", "sample_quality_proper", "bandwidth"),
-    }
+    qualities = {"sample_quality_published", "sample_quality_proper", "bandwidth"}
+    assert record.keys() == FIELDS | qualities | {"setting", "commit", "clean"}
 
 
-def test_an_interrupted_run_goes_on_and_leaves_nothing_behind(tiny, records, tmp_path, monkeypatch):
+def test_a_record_names_the_commit_of_its_package(tmp_path, monkeypatch):
+    package = tmp_path / "repository" / "package"
+    (package / "experiments").mkdir(parents=True)
+    monkeypatch.setattr(workers, "__file__", str(package / "experiments" / "workers.py"))
+    assert source_state() == {"commit": None, "clean": None}
+
+    def git(*arguments):
+        command = ["git", "-c", "user.name=a", "-c", "user.email=b", "-C", str(package.parent), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init")
+    (package / "__init__.py").touch()
+    assert source_state() == {"commit": None, "clean": None}  # as in an environment inside another repository
+    git("add", "package")
+    git("commit", "-m", "first")
+    (package.parent / "record.json").touch()
+    assert source_state() == {"commit": git("rev-parse", "HEAD"), "clean": True}
+    (package / "__init__.py").write_text("changed = True\n")
+    assert source_state() == {"commit": git("rev-parse", "HEAD"), "clean": False}
+    monkeypatch.setenv("PATH", "")
+    assert source_state() == {"commit": None, "clean": None}
+
+
+def test_an_interrupted_run_resumes_and_leaves_nothing_behind(tiny, records, tmp_path, monkeypatch):
     unfinished = records.folder / ".unfinished" / FIRST.path.with_suffix("")
     with monkeypatch.context() as patch:
         stopped_after(patch, evaluations=2)
@@ -242,7 +269,7 @@ def test_no_run_outlives_a_killed_command(records):
     process.communicate(timeout=60)  # returns once all processes that could write to the pipe have ended
 
 
-def test_a_killed_worker_is_told_in_words(records):
+def test_a_killed_worker_is_explained(records):
     def run_out_of_memory(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -268,6 +295,20 @@ def test_a_table_is_trained_once_and_never_again(tiny, records, monkeypatch, cap
     assert capsys.readouterr().err == ""
     assert (records.folder / "table3.md").read_text() == report.markdown()
     assert (records.folder / "table3.csv").read_text() == report.csv()
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_a_report_is_computed_once(records, monkeypatch, train):
+    for name in ("nltcs", "plants"):
+        put_all(records, name)
+    calls, report = [], Artifact.report
+    monkeypatch.setattr(Artifact, "report", lambda *arguments: calls.append(arguments) or report(*arguments))
+    rows = reproduce("table1", records.folder, datasets=["plants"], train=train).rows
+    assert [row["dataset"] for row in rows] == ["plants"]
+    assert len(calls) == 1
+    assert (records.folder / "table1.md").exists() == train
+    if train:
+        assert (records.folder / "table1.md").read_text().count("\n") == 2 + 2 + 1
 
 
 def test_the_shortest_runs_go_first(tiny, records, monkeypatch):
@@ -375,6 +416,11 @@ def test_a_table_in_markdown_and_csv():
         "two,5,-2.0,-1.0,,,",
     ]
     assert report._replace(rows=rows[:1]).mean is None
+    unknown = report._replace(rows=[*rows, {**rows[0], "a": None}])
+    assert unknown.markdown().splitlines()[-2:] == [
+        "| one | 1,234 |  | -1.00 | -0.500⋆ ± 0.250 |",
+        "| mean |  |  | -1.00 |  |",
+    ]
     assert report._replace(rows=[]).markdown().count("\n") == 2
     assert report._replace(rows=[]).csv().strip() == ""
 
@@ -481,6 +527,49 @@ def committed():
 
 
 needs_records = pytest.mark.skipif(not committed(), reason="there are no records")
+
+
+def run_of(record):
+    """The run that a record belongs to, with a data set and a setting that are known."""
+    if "cluster" in record:
+        run = ClusterRun(*(record[name] for name in ClusterRun._fields))
+        assert run.clusters == CLUSTER_SETTINGS[run.dataset].clusters
+        assert run.cluster in range(run.clusters)
+        assert run.method in METHODS
+    elif record["setting"] in BEYOND_RECIPES:
+        run = BeyondRun(record["dataset"], record["setting"], record["seed"])
+        assert run.dataset in datasets.BENCHMARKS
+    else:
+        run = Run(record["dataset"], record["setting"], record["seed"])
+        assert run.setting in SETTINGS
+        assert run.dataset in SCHEDULES
+    return run
+
+
+def numbers_in(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for part in value for number in numbers_in(part)]
+    return [value] if isinstance(value, (int, float)) else []
+
+
+@needs_records
+def test_every_committed_record_belongs_to_a_run_and_is_complete():
+    paths = [path for path in COMMITTED.folder.rglob("*.json") if ".unfinished" not in path.parts]
+    assert len(paths) >= 662
+    for path in paths:
+        record = json.loads(path.read_text())
+        assert path == COMMITTED.folder / run_of(record).path
+        assert record.keys() >= FIELDS, path
+        assert np.isfinite(numbers_in(record)).all(), path
+        curve = record["curve"]
+        assert len(curve["steps"]) == len(curve["train"]) == len(curve["valid"]), path
+        best = curve["steps"].index(record["best_step"])
+        assert curve["valid"][best] == max(curve["valid"]) == pytest.approx(record["valid"], abs=1e-5), path
+        if "commit" in record:
+            assert record["commit"] is None or re.fullmatch("[0-9a-f]{40}", record["commit"]), path
+            assert (record["commit"] is None) == (record["clean"] is None), path
 
 
 @needs_records
