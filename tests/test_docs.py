@@ -43,7 +43,7 @@ def inline_code(page):
 
 def tables(text):
     """The tables of a page: lists of rows, which are lists of cells."""
-    for lines in re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE):
+    for lines in re.findall(r"(?:^ *\|.*\n?)+", text, re.MULTILINE):
         yield [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]] for line in lines.splitlines()]
 
 
