@@ -122,8 +122,8 @@ def test_published_quality_is_the_formula(monkeypatch, at_once):
         fmean(log(fmean(kernel(s, x, bandwidth=3, dimension=1) for x in batch)) for s in samples)
         for batch in (test[:3], test[3:6], test[6:])
     ]
-    found = parzen.published_quality(torch.from_numpy(samples), torch.from_numpy(test), batch_size=3)
-    assert found == pytest.approx(fmean(batches), abs=1e-6)
+    quality = parzen.published_quality(torch.from_numpy(samples), torch.from_numpy(test), batch_size=3)
+    assert quality == pytest.approx(fmean(batches), abs=1e-6)
 
 
 @pytest.mark.parametrize("at_once", [1, 12, 2**24])
@@ -136,16 +136,16 @@ def test_parzen_log_likelihood_is_the_formula(monkeypatch, at_once):
 
     best = max(parzen.BANDWIDTHS, key=lambda bandwidth: mean(valid, bandwidth))
     assert parzen.BANDWIDTHS[0] < best < parzen.BANDWIDTHS[-1]
-    found, bandwidth = parzen.parzen_log_likelihood(*map(torch.from_numpy, (samples, valid, test)))
+    log_likelihood, bandwidth = parzen.parzen_log_likelihood(*map(torch.from_numpy, (samples, valid, test)))
     assert bandwidth == best
-    assert found == pytest.approx(mean(test, best), abs=1e-5)
+    assert log_likelihood == pytest.approx(mean(test, best), abs=1e-5)
 
 
 def test_rows_that_are_all_among_the_samples_have_the_narrowest_kernels():
     every = torch.tensor(list(product((0, 1), repeat=3)))
-    found, bandwidth = parzen.parzen_log_likelihood(every, every, every)
+    log_likelihood, bandwidth = parzen.parzen_log_likelihood(every, every, every)
     assert bandwidth == parzen.BANDWIDTHS[0]
-    assert found == pytest.approx(log(1 / 8) - 1.5 * log(2 * pi * bandwidth**2), abs=1e-5)
+    assert log_likelihood == pytest.approx(log(1 / 8) - 1.5 * log(2 * pi * bandwidth**2), abs=1e-5)
 
 
 # Records
@@ -325,10 +325,10 @@ class WithoutGenerators(joblib._parallel_backends.ThreadingBackend):
 
 def test_backends_that_return_all_at_the_end(tiny, records):
     joblib.register_parallel_backend("all at the end", WithoutGenerators)
-    some = [Run(HAND_CRAFTED, setting, 0) for setting in ("spn_wd_1e-3", "hyperspn_h5")]
+    both = [Run(HAND_CRAFTED, setting, 0) for setting in ("spn_wd_1e-3", "hyperspn_h5")]
     with joblib.parallel_config("all at the end"):
-        assert sorted(train_all(some, records, jobs=2)) == sorted(some)
-    assert all(run in records for run in some)
+        assert sorted(train_all(both, records, jobs=2)) == sorted(both)
+    assert all(run in records for run in both)
 
 
 def test_a_cluster_of_dask_trains(tiny, records, tmp_path):

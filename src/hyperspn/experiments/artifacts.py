@@ -59,7 +59,7 @@ class Artifact(NamedTuple):
         return self.datasets
 
     def prepare(self, runs: Sequence[AnyRun], records: Records, data_dir: str | None) -> Train:
-        """Makes sure that all data are at hand, and returns the function that trains a run."""
+        """Makes sure that all data are there, and returns the function that trains a run."""
         for name in dict.fromkeys(run.dataset for run in runs):
             benchmarks.load_dataset(name, data_dir=data_dir)
         return train
@@ -84,7 +84,7 @@ class Artifact(NamedTuple):
         ]
 
     def report(self, records: Records, datasets: Sequence[str]) -> Report:
-        """The report of the records at hand."""
+        """The report of the records that exist."""
         return Report(self.title, self.columns, self.rows(records, datasets))
 
 

@@ -1,4 +1,4 @@
-"""Sample quality by Parzen windows: Gaussian kernels on some rows score others (Table 6)."""
+"""Sample quality by Parzen windows: Gaussian kernels on samples score test rows (Table 6)."""
 
 from __future__ import annotations
 
