@@ -37,7 +37,7 @@ VARIANTS: dict[str, tuple[Changes, Changes]] = {
 """Changes of the recipe and of its schedule; those of `steps` are factors."""
 
 
-def trained(name: str, recipe: Recipe, variant: str) -> tuple[str, str, float, int]:
+def train_variant(name: str, recipe: Recipe, variant: str) -> tuple[str, str, float, int]:
     torch.set_num_threads(1)
     data = datasets.load_dataset(name)
     of_recipe, of_schedule = VARIANTS[variant]
@@ -59,12 +59,14 @@ def main() -> None:
     recipes = dict.fromkeys(options.datasets.split(","), FACTORED) | dict.fromkeys(
         options.balanced.split(","), BALANCED
     )
-    jobs = [joblib.delayed(trained)(name, recipe, variant) for variant in VARIANTS for name, recipe in recipes.items()]
+    jobs = [
+        joblib.delayed(train_variant)(name, recipe, variant) for variant in VARIANTS for name, recipe in recipes.items()
+    ]
     parallel = joblib.Parallel(options.jobs, return_as="generator_unordered")
-    found = {(name, variant): values for name, variant, *values in track(parallel(jobs), total=len(jobs))}
+    results = {(name, variant): values for name, variant, *values in track(parallel(jobs), total=len(jobs))}
     print("| |", " | ".join(recipes), "|\n|---|" + "---|" * len(recipes))
     for variant in VARIANTS:
-        cells = (f"{test:.3f} ({size / 1000:.0f}k)" for test, size in (found[name, variant] for name in recipes))
+        cells = (f"{test:.3f} ({size / 1000:.0f}k)" for test, size in (results[name, variant] for name in recipes))
         print(f"| {variant} |", " | ".join(cells), "|")
 
 

@@ -28,7 +28,7 @@ SIZES = [(weights, batch) for weights in ("direct", "hyper") for batch in (10, 1
 THREADS = 2
 
 
-def measured(weights: str, batch: int) -> dict[str, object]:
+def measure(weights: str, batch: int) -> dict[str, object]:
     """Measures in this process."""
     torch.set_num_threads(THREADS)
     circuit = hyperspn.EiNet(poon_domingos((32, 32), axes=[1], delta=8, channels=3), 40, weights=weights)
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, metavar=("WEIGHTS", "BATCH"), help="measure one size in this process")
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(measured(options.one[0], int(options.one[1]))))
+        print(json.dumps(measure(options.one[0], int(options.one[1]))))
         return
     rows = []
     for weights, batch in SIZES:

@@ -47,16 +47,16 @@ def formulas(variables: int, layer_size: int, replicas: int) -> tuple[float, flo
 def main() -> None:
     figure, panels = plt.subplots(1, 3, figsize=(12, 3.8), sharey=True, layout="constrained")
     points = [(name, value) for name, values in SWEEPS.items() for value in values]
-    found = {}
+    results = {}
     for name, value in track(points, "measuring"):
         setting = {**DEFAULT, name: value}
         peaks = []
         for weights_at_once in CHUNKS:
             memory = measured(task="evaluate", batch=BATCH, weights_at_once=weights_at_once, **setting)
             peaks.append(memory["working"] + memory["parameters"])
-        found[name, value] = *peaks, *formulas(**setting)
+        results[name, value] = *peaks, *formulas(**setting)
     for panel, (name, values) in zip(panels, SWEEPS.items(), strict=True):
-        usual, small, corollary, weights = zip(*(found[name, value] for value in values), strict=True)
+        usual, small, corollary, weights = zip(*(results[name, value] for value in values), strict=True)
         panel.loglog(values, weights, ":", label="all weights of the underlying SPN")
         panel.loglog(values, usual, "o-", label="measured, chunks of 4M weights")
         panel.loglog(values, small, "o-", label="measured, chunks of 64k weights")
@@ -70,7 +70,7 @@ def main() -> None:
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     path = Path(__file__).parent.parent / "docs" / "memory.png"
     figure.savefig(path, dpi=120)
-    for (name, value), megabytes in found.items():
+    for (name, value), megabytes in results.items():
         usual, small, corollary, weights = (f"{number:.1f}" for number in megabytes)
         print(f"{name} = {value}: {usual} MB, small chunks {small}, Corollary 1 {corollary}, all weights {weights}")
     print(f"Saved {path}.")

@@ -80,8 +80,8 @@ def main() -> None:
     used = start_again()
     second = work()
     peak = max(first, second)
-    found = {"above_import": peak - imported, "above_model": peak - stored, "working": second - used}
-    print(json.dumps({**found, "parameters": 4 * circuit.num_parameters / 2**20}))
+    memory = {"above_import": peak - imported, "above_model": peak - stored, "working": second - used}
+    print(json.dumps({**memory, "parameters": 4 * circuit.num_parameters / 2**20}))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from statistics import fmean
 
 from hyperspn.experiments import ARTIFACTS, Records
 from hyperspn.experiments.figures import FIGURES
-from hyperspn.experiments.reports import Row, Table
-from hyperspn.experiments.reproduce import write_files
+from hyperspn.experiments.reports import Report, Row
+from hyperspn.experiments.reproduce import write_report
 from hyperspn.experiments.settings import AMAZON, TWENTY
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,36 +32,38 @@ OURS = ("best", "half", "unlimited")
 
 def main() -> None:
     records = Records(ROOT / "results")
-    blocks = {}
-    for what, artifact in ARTIFACTS.items():
-        table = artifact.table(records, artifact.datasets)
-        if table.rows:
-            write_files(what, records)
-            picture = f"![{table.title}](../results/{what}.svg)\n\n" if what in FIGURES else ""
-            blocks[what] = picture + table.markdown()
-            blocks[f"{what} in short"] = in_short(what, table)
-        print(f"{table.title}: {len(table.rows)} rows")
+    reports = {what: artifact.report(records, artifact.datasets) for what, artifact in ARTIFACTS.items()}
+    for what, report in reports.items():
+        if report.rows:
+            write_report(what, report, records.folder)
+        print(f"{report.title}: {len(report.rows)} rows")
     for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for name, block in blocks.items():
-            text = re.sub(rf"(?s)(<!-- {name} -->\n).*?(?=<!-- end -->)", lambda found, b=block: found[1] + b, text)
-        page.write_text(text, encoding="utf-8")
+        page.write_text(fill(page.read_text(encoding="utf-8"), reports), encoding="utf-8")
 
 
-def in_short(what: str, table: Table) -> str:
+def fill(page: str, reports: dict[str, Report]) -> str:
+    """A page with every report that it names between its markers."""
+    for what, report in reports.items():
+        picture = f"![{report.title}](../results/{what}.svg)\n\n" if what in FIGURES else ""
+        for name, block in {what: picture + report.markdown(), f"{what} in short": in_short(what, report)}.items():
+            page = re.sub(rf"(?s)(<!-- {name} -->\n).*?(?=<!-- end -->)", lambda match, b=block: match[1] + b, page)
+    return page
+
+
+def in_short(what: str, report: Report) -> str:
     if what == "beyond":
-        return compared(table)
-    columns = [column for column in table.columns if column.key in SHORT.get(what, ())]
-    return table._replace(columns=columns).markdown()
+        return comparison(report)
+    columns = [column for column in report.columns if column.key in SHORT.get(what, ())]
+    return report._replace(columns=columns).markdown()
 
 
-def compared(table: Table) -> str:
-    """Means over the families of data sets, and on how many of them our models are at least as good."""
+def comparison(report: Report) -> str:
+    """Means over both collections of data sets, and on how many of them our models are at least as good."""
     lines = ["| | " + " | ".join(LIMITS.values()) + " |", "| --- |" + " --- |" * len(LIMITS)]
-    for family, names in {"Twenty Datasets": TWENTY, "Amazon Baby Registries": AMAZON}.items():
-        rows = [row for row in table.rows if row["dataset"] in names]
+    for collection, names in {"Twenty Datasets": TWENTY, "Amazon Baby Registries": AMAZON}.items():
+        rows = [row for row in report.rows if row["dataset"] in names]
         means = [_mean([row[limit] for row in rows]) for limit in LIMITS]
-        lines.append(f"| mean of {len(rows)} {family} | " + " | ".join(means) + " |")
+        lines.append(f"| mean of {len(rows)} {collection} | " + " | ".join(means) + " |")
         for rival, label in (("published", "published HyperSPN"), ("best_tractable", "best published tractable model")):
             wins = [_wins(rows, limit, rival) if limit in OURS else "" for limit in LIMITS]
             lines.append(f"| at least as good as the {label} | " + " | ".join(wins) + " |")

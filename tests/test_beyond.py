@@ -4,7 +4,7 @@ import pytest
 
 from hyperspn import recipes
 from hyperspn.experiments import ARTIFACTS, Records, Run, beyond, reproduce
-from hyperspn.experiments.beyond import GROUPS, BeyondRun, comparison, runs
+from hyperspn.experiments.beyond import RECIPE_GROUPS, BeyondRun, comparison, runs
 from hyperspn.experiments.settings import HAND_CRAFTED, METHODS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -18,21 +18,21 @@ def records(tmp_path):
 @pytest.fixture
 def tiny(monkeypatch):
     """Every recipe in a small version, trained for four steps."""
-    for name, recipe in beyond.TRIED.items():
-        monkeypatch.setitem(beyond.TRIED, name, recipe._replace(layer_size=2, replicas=2, hidden=(3,)))
+    for name, recipe in beyond.BEYOND_RECIPES.items():
+        monkeypatch.setitem(beyond.BEYOND_RECIPES, name, recipe._replace(layer_size=2, replicas=2, hidden=(3,)))
     for name, value in {"FEWEST": 4, "MOST": 4, "BATCH_SIZE": 20, "SMALLEST_BATCH": 20, "EVALUATIONS": 2}.items():
         monkeypatch.setattr(recipes, name, value)
 
 
 def test_runs_become_records_and_a_row(tiny, records, capsys):
-    table = reproduce("beyond", records.folder, datasets=[HAND_CRAFTED], jobs=1)
+    report = reproduce("beyond", records.folder, datasets=[HAND_CRAFTED], jobs=1)
     for run in runs([HAND_CRAFTED], seeds=1):
         record = records[run]
         assert record["curve"]["steps"] == [0, 2, 4]
         schedule = {"steps": 4, "evaluate_every": 2, "batch_size": 20, "annealing": True}
         assert record["schedule"].items() >= schedule.items()
-        assert ("weight_decay" in record["schedule"]) == (run.setting in GROUPS["factored"])
-    (row,) = table.rows
+        assert ("weight_decay" in record["schedule"]) == (run.setting in RECIPE_GROUPS["factored"])
+    (row,) = report.rows
     assert (row["published"], row["published_params"], row["best_tractable"]) == (-166.32, 129_115, None)
     assert row["unlimited"] in [records[run]["test"] for run in runs([HAND_CRAFTED], seeds=1)]
     assert row["random"] is None
@@ -56,7 +56,7 @@ def test_the_best_on_validation_within_the_limits_counts(records):
     assert (row["best"], row["best_params"], row["best_setting"]) == (-6.4, 9115, "learned")
     assert (row["half"], row["half_params"], row["half_setting"]) == (-6.1, 4557, "chow_liu")
     assert (row["unlimited"], row["unlimited_params"]) == (-6.2, 9116)
-    assert {family: row[family] for family in GROUPS} == {"learned": -6.4, "chow_liu": -6.1, "factored": -6.2}
+    assert {group: row[group] for group in RECIPE_GROUPS} == {"learned": -6.4, "chow_liu": -6.1, "factored": -6.2}
     assert (row["published"], row["published_params"]) == (-6.01, 9115)
     assert (row["best_tractable"], row["by"]) == (-5.99, "LearnPSDD-BEM, HCLT-pub")
     assert "**-6.01**" in ARTIFACTS["beyond"].report(records, ["nltcs"]).markdown()

@@ -76,7 +76,7 @@ def test_sizes_as_a_table(run):
     ("arguments", "message"),
     [
         ("size", "No such command 'size'"),
-        ("sizes", "expected --variables, found none"),
+        ("sizes", "--variables is missing"),
         ("sizes --model einet", "like 32,32,3, found None"),
         ("sizes --model einet --image 32", "like 32,32,3, found 32"),
         ("sizes --variables many", "Invalid value for '--variables'"),
@@ -290,6 +290,11 @@ def test_a_table_of_the_paper_as_json_comes_from_records_alone(run, tmp_path):
     assert found["rows"][0]["hyperspn"] == pytest.approx(-6.01125, abs=1e-12)
     assert sorted(tmp_path.rglob("*")) == files
     assert json.loads(run(f"reproduce table2 --json --results {tmp_path}")[1]) == {"rows": []}
+    code, output, error = run(f"reproduce table1 --no-train --results {tmp_path}")
+    assert (code, error) == (0, "")
+    assert "NLTCS" in output
+    assert "written to" not in output
+    assert sorted(tmp_path.rglob("*")) == files
 
 
 def test_a_table_of_the_paper_is_printed_and_written(run, tmp_path):
@@ -318,4 +323,4 @@ def test_an_interrupted_table_can_go_on(run, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(paper.experiments, "reproduce", interrupted)
-    assert run("reproduce table3") == (130, "", "hyperspn: interrupted; the same command goes on\n")
+    assert run("reproduce table3") == (130, "", "hyperspn: interrupted: run the same command again to resume\n")

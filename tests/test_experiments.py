@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,12 +17,14 @@ import pytest
 import torch
 
 from hyperspn import datasets
-from hyperspn.experiments import ARTIFACTS, Records, Run, parzen, reproduce, runs
-from hyperspn.experiments.published import PUBLISHED, PUBLISHED_HAND_CRAFTED
+from hyperspn.experiments import ARTIFACTS, Artifact, Records, Run, parzen, reproduce, runs, workers
+from hyperspn.experiments.beyond import BEYOND_RECIPES, BeyondRun
+from hyperspn.experiments.published import PUBLISHED_BENCHMARKS, PUBLISHED_HAND_CRAFTED
 from hyperspn.experiments.reports import Report, ReportColumn
-from hyperspn.experiments.reproduce import write_files
-from hyperspn.experiments.runs import train_all
+from hyperspn.experiments.reproduce import write_report
 from hyperspn.experiments.settings import AMAZON, HAND_CRAFTED, METHODS, SCHEDULES, SETTINGS, TWENTY, Schedule
+from hyperspn.experiments.svhn import CLUSTER_SETTINGS, ClusterRun
+from hyperspn.experiments.workers import source_state, train_all
 from hyperspn.learning import fit
 from hyperspn.learning.checkpoint import Folder
 
@@ -29,11 +32,16 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 COMMITTED = Records(Path(__file__).parents[1] / "results")
 SWEPT = METHODS["weight_decay"] + METHODS["hyperspn"]
+FIELDS = {
+    *("dataset", "seed", "options", "schedule", "versions", "machine", "command", "parameters", "steps", "best_step"),
+    *("seconds", "train", "valid", "test", "curve"),
+}
 FIRST = Run(HAND_CRAFTED, "spn_wd_1e-3", 0)
 
 ENDLESS = """
 import sys, time
-from hyperspn.experiments.runs import Path, Records, Run, train_all
+from hyperspn.experiments import Records, Run
+from hyperspn.experiments.workers import Path, train_all
 
 def endless(run, folder, data_dir, threads):
     folder.mkdir(parents=True)
@@ -114,8 +122,8 @@ def test_published_quality_is_the_formula(monkeypatch, at_once):
         fmean(log(fmean(kernel(s, x, bandwidth=3, dimension=1) for x in batch)) for s in samples)
         for batch in (test[:3], test[3:6], test[6:])
     ]
-    found = parzen.published_quality(torch.from_numpy(samples), torch.from_numpy(test), batch_size=3)
-    assert found == pytest.approx(fmean(batches), abs=1e-6)
+    quality = parzen.published_quality(torch.from_numpy(samples), torch.from_numpy(test), batch_size=3)
+    assert quality == pytest.approx(fmean(batches), abs=1e-6)
 
 
 @pytest.mark.parametrize("at_once", [1, 12, 2**24])
@@ -128,16 +136,16 @@ def test_parzen_log_likelihood_is_the_formula(monkeypatch, at_once):
 
     best = max(parzen.BANDWIDTHS, key=lambda bandwidth: mean(valid, bandwidth))
     assert parzen.BANDWIDTHS[0] < best < parzen.BANDWIDTHS[-1]
-    found, bandwidth = parzen.parzen_log_likelihood(*map(torch.from_numpy, (samples, valid, test)))
+    log_likelihood, bandwidth = parzen.parzen_log_likelihood(*map(torch.from_numpy, (samples, valid, test)))
     assert bandwidth == best
-    assert found == pytest.approx(mean(test, best), abs=1e-5)
+    assert log_likelihood == pytest.approx(mean(test, best), abs=1e-5)
 
 
 def test_rows_that_are_all_among_the_samples_have_the_narrowest_kernels():
     every = torch.tensor(list(product((0, 1), repeat=3)))
-    found, bandwidth = parzen.parzen_log_likelihood(every, every, every)
+    log_likelihood, bandwidth = parzen.parzen_log_likelihood(every, every, every)
     assert bandwidth == parzen.BANDWIDTHS[0]
-    assert found == pytest.approx(log(1 / 8) - 1.5 * log(2 * pi * bandwidth**2), abs=1e-5)
+    assert log_likelihood == pytest.approx(log(1 / 8) - 1.5 * log(2 * pi * bandwidth**2), abs=1e-5)
 
 
 # Records
@@ -145,28 +153,28 @@ def test_rows_that_are_all_among_the_samples_have_the_narrowest_kernels():
 
 def test_the_setting_with_the_best_validation_value_is_chosen(records):
     for setting, valid, test in zip(METHODS["hyperspn"], (-3.0, -1.0, -2.0), (-1.0, -3.0, -2.0)):
-        assert records.chosen("nltcs", "hyperspn") is None
-        assert records.of("nltcs", "hyperspn") == []
+        assert records.best_setting("nltcs", "hyperspn") is None
+        assert records.of_best_setting("nltcs", "hyperspn") == []
         put(records, Run("nltcs", setting, 0), valid=valid, test=test)
-    assert records.chosen("nltcs", "hyperspn") == "hyperspn_h10"
+    assert records.best_setting("nltcs", "hyperspn") == "hyperspn_h10"
     put(records, Run("nltcs", "hyperspn_h5", 1), valid=0.0)
     put(records, Run("nltcs", "hyperspn_h10", 12))
-    assert records.chosen("nltcs", "hyperspn") == "hyperspn_h10"
-    assert [record["seed"] for record in records.of("nltcs", "hyperspn")] == [0, 12]
+    assert records.best_setting("nltcs", "hyperspn") == "hyperspn_h10"
+    assert [record["seed"] for record in records.of_best_setting("nltcs", "hyperspn")] == [0, 12]
 
 
 def test_runs_are_missing_in_two_phases(records):
     artifact = ARTIFACTS["table3"]
     first = [Run(HAND_CRAFTED, setting, 0) for method in artifact.methods for setting in METHODS[method]]
-    assert artifact.missing(records, [HAND_CRAFTED], seeds=3) == first
-    assert len(artifact.later(records, [HAND_CRAFTED], seeds=3)) == 3 * 2
+    assert artifact.missing_runs(records, [HAND_CRAFTED], seeds=3) == first
+    assert len(artifact.later_runs(records, [HAND_CRAFTED], seeds=3)) == 3 * 2
     for run in first[1:]:
         put(records, run)
-    assert artifact.missing(records, [HAND_CRAFTED], seeds=1) == first[:1]
+    assert artifact.missing_runs(records, [HAND_CRAFTED], seeds=1) == first[:1]
     put(records, first[0], valid=-1.0)
-    assert artifact.missing(records, [HAND_CRAFTED], seeds=1) == []
-    assert artifact.later(records, [HAND_CRAFTED], seeds=3) == []
-    missing = artifact.missing(records, [HAND_CRAFTED], seeds=3)
+    assert artifact.missing_runs(records, [HAND_CRAFTED], seeds=1) == []
+    assert artifact.later_runs(records, [HAND_CRAFTED], seeds=3) == []
+    missing = artifact.missing_runs(records, [HAND_CRAFTED], seeds=3)
     chosen = ("spn_wd_1e-3", "hyperspn_h5", "spn_small_wd_1e-3")
     assert missing == [Run(HAND_CRAFTED, setting, seed) for setting in chosen for seed in (1, 2)]
 
@@ -183,7 +191,7 @@ def test_a_damaged_record_is_an_error(records, text):
     put(records, FIRST)
     assert records[FIRST]["test"] == -7.0
     (records.folder / FIRST.path).write_text(text, encoding="latin-1")
-    with pytest.raises(ValueError, match=r"found a damaged file at .*spn_wd_1e-3-seed0\.json: remove it"):
+    with pytest.raises(ValueError, match=r"the record .*spn_wd_1e-3-seed0\.json is damaged: remove or restore it"):
         records[FIRST]
 
 
@@ -208,14 +216,34 @@ def test_a_run_becomes_a_complete_record(tiny, records):
     assert record["bandwidth"] in parzen.BANDWIDTHS
     assert record["versions"]["torch"] == torch.__version__
     assert record["machine"]["cores"] == record["machine"]["threads"] == 1
-    assert record.keys() == {
-        *("dataset", "setting", "seed", "options", "schedule", "versions", "machine", "command", "parameters"),
-        *("steps", "best_step", "seconds", "train", "valid", "test", "curve"),
-        *("sample_quality_published", "sample_quality_proper", "bandwidth"),
-    }
+    qualities = {"sample_quality_published", "sample_quality_proper", "bandwidth"}
+    assert record.keys() == FIELDS | qualities | {"setting", "commit", "clean"}
 
 
-def test_an_interrupted_run_goes_on_and_leaves_nothing_behind(tiny, records, tmp_path, monkeypatch):
+def test_a_record_names_the_commit_of_its_package(tmp_path, monkeypatch):
+    package = tmp_path / "repository" / "package"
+    (package / "experiments").mkdir(parents=True)
+    monkeypatch.setattr(workers, "__file__", str(package / "experiments" / "workers.py"))
+    assert source_state() == {"commit": None, "clean": None}
+
+    def git(*arguments):
+        command = ["git", "-c", "user.name=a", "-c", "user.email=b", "-C", str(package.parent), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init")
+    (package / "__init__.py").touch()
+    assert source_state() == {"commit": None, "clean": None}  # as in an environment inside another repository
+    git("add", "package")
+    git("commit", "-m", "first")
+    (package.parent / "record.json").touch()
+    assert source_state() == {"commit": git("rev-parse", "HEAD"), "clean": True}
+    (package / "__init__.py").write_text("changed = True\n")
+    assert source_state() == {"commit": git("rev-parse", "HEAD"), "clean": False}
+    monkeypatch.setenv("PATH", "")
+    assert source_state() == {"commit": None, "clean": None}
+
+
+def test_an_interrupted_run_resumes_and_leaves_nothing_behind(tiny, records, tmp_path, monkeypatch):
     unfinished = records.folder / ".unfinished" / FIRST.path.with_suffix("")
     with monkeypatch.context() as patch:
         stopped_after(patch, evaluations=2)
@@ -241,18 +269,20 @@ def test_no_run_outlives_a_killed_command(records):
     process.communicate(timeout=60)  # returns once all processes that could write to the pipe have ended
 
 
-def test_a_killed_worker_is_told_in_words(records):
+def test_a_killed_worker_is_explained(records):
     def run_out_of_memory(*_):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(ChildProcessError, match="found one killed, perhaps for lack of memory: the same again goes on"):
+    with pytest.raises(
+        ChildProcessError, match="a worker was killed, perhaps for lack of memory: run the same command again to resume"
+    ):
         list(train_all([FIRST, FIRST._replace(seed=1)], records, jobs=2, train_one=run_out_of_memory))
 
 
 def test_a_table_is_trained_once_and_never_again(tiny, records, monkeypatch, capsys):
-    table = reproduce("table3", records.folder, seeds=2, jobs=1)
-    assert [row["model"] for row in table.rows] == ["SPN-Large", "SPN-Small", "HyperSPN"]
-    assert [row["seeds"] for row in table.rows] == [2, 2, 2]
+    report = reproduce("table3", records.folder, seeds=2, jobs=1)
+    assert [row["model"] for row in report.rows] == ["SPN-Large", "SPN-Small", "HyperSPN"]
+    assert [row["seeds"] for row in report.rows] == [2, 2, 2]
     assert len(list(records.folder.glob("*/*.json"))) == 9 + 3
     announced = capsys.readouterr().err.splitlines()
     assert announced[0].startswith("table3: 9 runs to train, then 3 with other seeds, on 1 core: about a minute")
@@ -260,11 +290,25 @@ def test_a_table_is_trained_once_and_never_again(tiny, records, monkeypatch, cap
     assert announced[10].startswith("table3: 3 runs to train, on 1 core: ")
     assert len(announced) == 1 + 9 + 1 + 3
     monkeypatch.setattr(runs, "fit", None)
-    assert reproduce("table3", records.folder, seeds=2, jobs=1) == table
-    assert reproduce("table3", records.folder, train=False) == table
+    assert reproduce("table3", records.folder, seeds=2, jobs=1) == report
+    assert reproduce("table3", records.folder, train=False) == report
     assert capsys.readouterr().err == ""
-    assert (records.folder / "table3.md").read_text() == table.markdown()
-    assert (records.folder / "table3.csv").read_text() == table.csv()
+    assert (records.folder / "table3.md").read_text() == report.markdown()
+    assert (records.folder / "table3.csv").read_text() == report.csv()
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_a_report_is_computed_once(records, monkeypatch, train):
+    for name in ("nltcs", "plants"):
+        put_all(records, name)
+    calls, report = [], Artifact.report
+    monkeypatch.setattr(Artifact, "report", lambda *arguments: calls.append(arguments) or report(*arguments))
+    rows = reproduce("table1", records.folder, datasets=["plants"], train=train).rows
+    assert [row["dataset"] for row in rows] == ["plants"]
+    assert len(calls) == 1
+    assert (records.folder / "table1.md").exists() == train
+    if train:
+        assert (records.folder / "table1.md").read_text().count("\n") == 2 + 2 + 1
 
 
 def test_the_shortest_runs_go_first(tiny, records, monkeypatch):
@@ -281,10 +325,10 @@ class WithoutGenerators(joblib._parallel_backends.ThreadingBackend):
 
 def test_backends_that_return_all_at_the_end(tiny, records):
     joblib.register_parallel_backend("all at the end", WithoutGenerators)
-    some = [Run(HAND_CRAFTED, setting, 0) for setting in ("spn_wd_1e-3", "hyperspn_h5")]
+    both = [Run(HAND_CRAFTED, setting, 0) for setting in ("spn_wd_1e-3", "hyperspn_h5")]
     with joblib.parallel_config("all at the end"):
-        assert sorted(train_all(some, records, jobs=2)) == sorted(some)
-    assert all(run in records for run in some)
+        assert sorted(train_all(both, records, jobs=2)) == sorted(both)
+    assert all(run in records for run in both)
 
 
 def test_a_cluster_of_dask_trains(tiny, records, tmp_path):
@@ -292,9 +336,9 @@ def test_a_cluster_of_dask_trains(tiny, records, tmp_path):
     options = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options, local_directory=str(tmp_path)) as cluster:
         with dask.config.set({"scheduler-address": cluster.scheduler_address}):
-            table = reproduce("table3", records.folder, seeds=1, backend="dask")
+            report = reproduce("table3", records.folder, seeds=1, backend="dask")
         assert not cluster.scheduler.tasks
-    assert len(table.rows) == 3
+    assert len(report.rows) == 3
     here = Records(tmp_path / "here")
     list(train_all([FIRST], here, jobs=1))
     assert records[FIRST]["test"] == pytest.approx(here[FIRST]["test"], rel=1e-5)
@@ -329,8 +373,8 @@ def test_tables_1_and_2(records):
     put_all(records)
     put_all(records, "plants", spn=(-13.5,), hyperspn=(-13.25, -13.35))
     put(records, Run("baudio", "hyperspn_h5", 0))
-    table = reproduce("table1", records.folder, train=False)
-    first, second = table.rows
+    report = reproduce("table1", records.folder, train=False)
+    first, second = report.rows
     assert (first["dataset"], first["name"], first["variables"]) == ("nltcs", "NLTCS", 16)
     assert first["weight_decay"] == pytest.approx((-6.03 - 6.02 - 6.04) / 3, abs=1e-12)
     assert first["hyperspn"] == pytest.approx(-6.012, abs=1e-12)
@@ -341,7 +385,7 @@ def test_tables_1_and_2(records):
     assert (first["weight_decay_chosen"], first["weight_decay_chosen_published"]) == ("1e-4", "1e-3 or 1e-4 or 1e-5")
     assert (second["weight_decay_seeds"], second["hyperspn_seeds"], second["weight_decay_std"]) == (1, 2, None)
     assert second["hyperspn"] == pytest.approx(-13.3)
-    assert table.mean["hyperspn"] == pytest.approx((-6.012 - 13.3) / 2)
+    assert report.mean["hyperspn"] == pytest.approx((-6.012 - 13.3) / 2)
     assert reproduce("table2", records.folder, train=False).rows == []
     assert len(reproduce("table1", records.folder, datasets=["plants"], train=False).rows) == 1
 
@@ -358,22 +402,27 @@ def test_a_table_in_markdown_and_csv():
         {"name": "one", "n": 1234, "a": -1.004, "b": -1.001, "c": -0.5, "c_std": 0.25, "significant": "c"},
         {"name": "two", "n": 5, "a": -2.0, "b": -1.0, "c": None, "c_std": None, "significant": None},
     ]
-    table = Report("A table", columns, rows)
-    assert table.markdown().splitlines() == [
+    report = Report("A table", columns, rows)
+    assert report.markdown().splitlines() == [
         "| data set | n | A | B | C |",
         "| --- | --- | --- | --- | --- |",
         "| one | 1,234 | -1.00 | -1.00 | -0.500⋆ ± 0.250 |",
         "| two | 5 | -2.00 | **-1.00** |  |",
         "| mean |  | -1.50 | **-1.00** |  |",
     ]
-    assert table.csv().splitlines() == [
+    assert report.csv().splitlines() == [
         "name,n,a,b,c,c_std,significant",
         "one,1234,-1.004,-1.001,-0.5,0.25,c",
         "two,5,-2.0,-1.0,,,",
     ]
-    assert table._replace(rows=rows[:1]).mean is None
-    assert table._replace(rows=[]).markdown().count("\n") == 2
-    assert table._replace(rows=[]).csv().strip() == ""
+    assert report._replace(rows=rows[:1]).mean is None
+    unknown = report._replace(rows=[*rows, {**rows[0], "a": None}])
+    assert unknown.markdown().splitlines()[-2:] == [
+        "| one | 1,234 |  | -1.00 | -0.500⋆ ± 0.250 |",
+        "| mean |  |  | -1.00 |  |",
+    ]
+    assert report._replace(rows=[]).markdown().count("\n") == 2
+    assert report._replace(rows=[]).csv().strip() == ""
 
 
 @pytest.mark.parametrize(
@@ -382,17 +431,17 @@ def test_a_table_in_markdown_and_csv():
 def test_significance_is_decided_at_the_critical_value(records, difference, better):
     spread = np.array([-1.0, 0.0, 1.0])  # t = difference / sqrt(2 / 3) with 4 degrees of freedom; critical: 2.776
     put_all(records, spn=-9 + spread, hyperspn=-9 + spread + difference)
-    table = reproduce("table7", records.folder, train=False)
-    assert table.rows[0]["significant"] == better
-    assert ("⋆" in table.markdown()) == (better is not None)
-    assert f"{-9 + difference:.2f}{'⋆' if better == 'hyperspn' else ''} ± 1.00" in table.markdown()
+    report = reproduce("table7", records.folder, train=False)
+    assert report.rows[0]["significant"] == better
+    assert ("⋆" in report.markdown()) == (better is not None)
+    assert f"{-9 + difference:.2f}{'⋆' if better == 'hyperspn' else ''} ± 1.00" in report.markdown()
 
 
 def test_one_seed_is_never_significant(records):
     put_all(records, spn=(-9.0,), hyperspn=(-6.0, -6.1, -6.2))
-    table = reproduce("table7", records.folder, train=False)
-    assert table.rows[0]["significant"] is None
-    assert "| NLTCS | 16 | -9.00 | **-6.10 ± 0.10** |" in table.markdown()
+    report = reproduce("table7", records.folder, train=False)
+    assert report.rows[0]["significant"] is None
+    assert "| NLTCS | 16 | -9.00 | **-6.10 ± 0.10** |" in report.markdown()
 
 
 def test_table_3(records):
@@ -432,14 +481,14 @@ def test_nothing_is_written_where_nothing_is_trained(records):
 
 def test_figure_5_is_written_as_png_and_svg(records):
     put_all(records, "plants")
-    rows = ARTIFACTS["figure5"].report(records, ["plants", "pumsb_star"]).rows
-    assert [row["method"] for row in rows] == ["weight_decay", "hyperspn", "spn_small"]
-    assert rows[1]["valid"] == [-9.0, -7.5, -7.0]
-    write_files("figure5", records)
+    report = ARTIFACTS["figure5"].report(records, ["plants", "pumsb_star"])
+    assert [row["method"] for row in report.rows] == ["weight_decay", "hyperspn", "spn_small"]
+    assert report.rows[1]["valid"] == [-9.0, -7.5, -7.0]
+    write_report("figure5", report, records.folder)
     png, svg = ((records.folder / f"figure5.{kind}").read_bytes() for kind in ("png", "svg"))
     assert png.startswith(b"\x89PNG\r\n")
     assert b"<svg" in svg
-    write_files("figure5", records)
+    write_report("figure5", report, records.folder)
     assert (records.folder / "figure5.svg").read_bytes() == svg
 
 
@@ -447,8 +496,8 @@ def test_figure_5_is_written_as_png_and_svg(records):
 
 
 def test_published_values_are_those_of_the_paper():
-    assert tuple(PUBLISHED) == TWENTY + AMAZON
-    for name, published in PUBLISHED.items():
+    assert tuple(PUBLISHED_BENCHMARKS) == TWENTY + AMAZON
+    for name, published in PUBLISHED_BENCHMARKS.items():
         n, h = datasets.BENCHMARKS[name].variables, 20 if name in TWENTY else 10
         assert published["weight_decay_parameters"] == 2 * n * 5**2 * 50 + 50
         assert published["hyperspn_parameters"] == 500 * n + {20: 1115, 10: 655}[h]
@@ -458,9 +507,13 @@ def test_published_values_are_those_of_the_paper():
     averages |= dict(zip(METHODS["weight_decay"], (-37.18, -36.91, -37.17)))
     averages |= dict(zip(METHODS["hyperspn"], (-35.79, -35.63, -35.68)))
     for key, average in averages.items():
-        assert fmean(published[key] for published in PUBLISHED.values()) == pytest.approx(average, abs=0.0051), key
+        assert fmean(published[key] for published in PUBLISHED_BENCHMARKS.values()) == pytest.approx(
+            average, abs=0.0051
+        ), key
     for key, average in (("weight_decay_quality", -3.185), ("hyperspn_quality", -3.157)):
-        assert fmean(published[key] for published in PUBLISHED.values()) == pytest.approx(average, abs=0.00051)
+        assert fmean(published[key] for published in PUBLISHED_BENCHMARKS.values()) == pytest.approx(
+            average, abs=0.00051
+        )
     hand_crafted = [PUBLISHED_HAND_CRAFTED[method]["log_likelihood"] for method in METHODS]
     assert hand_crafted == [-166.90, -166.32, -167.00]
 
@@ -474,6 +527,49 @@ def committed():
 
 
 needs_records = pytest.mark.skipif(not committed(), reason="there are no records")
+
+
+def run_of(record):
+    """The run that a record belongs to, with a data set and a setting that are known."""
+    if "cluster" in record:
+        run = ClusterRun(*(record[name] for name in ClusterRun._fields))
+        assert run.clusters == CLUSTER_SETTINGS[run.dataset].clusters
+        assert run.cluster in range(run.clusters)
+        assert run.method in METHODS
+    elif record["setting"] in BEYOND_RECIPES:
+        run = BeyondRun(record["dataset"], record["setting"], record["seed"])
+        assert run.dataset in datasets.BENCHMARKS
+    else:
+        run = Run(record["dataset"], record["setting"], record["seed"])
+        assert run.setting in SETTINGS
+        assert run.dataset in SCHEDULES
+    return run
+
+
+def numbers_in(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for part in value for number in numbers_in(part)]
+    return [value] if isinstance(value, (int, float)) else []
+
+
+@needs_records
+def test_every_committed_record_belongs_to_a_run_and_is_complete():
+    paths = [path for path in COMMITTED.folder.rglob("*.json") if ".unfinished" not in path.parts]
+    assert len(paths) >= 662
+    for path in paths:
+        record = json.loads(path.read_text())
+        assert path == COMMITTED.folder / run_of(record).path
+        assert record.keys() >= FIELDS, path
+        assert np.isfinite(numbers_in(record)).all(), path
+        curve = record["curve"]
+        assert len(curve["steps"]) == len(curve["train"]) == len(curve["valid"]), path
+        best = curve["steps"].index(record["best_step"])
+        assert curve["valid"][best] == max(curve["valid"]) == pytest.approx(record["valid"], abs=1e-5), path
+        if "commit" in record:
+            assert record["commit"] is None or re.fullmatch("[0-9a-f]{40}", record["commit"]), path
+            assert (record["commit"] is None) == (record["clean"] is None), path
 
 
 @needs_records
@@ -502,15 +598,15 @@ def test_committed_records_are_complete_and_consistent():
 @pytest.mark.parametrize("what", ["table1", "table2", "table3", "table5", "table6", "table7"])
 def test_tables_are_made_from_the_committed_records(what):
     there, artifact = committed(), ARTIFACTS[what]
-    table = reproduce(what, COMMITTED.folder, train=False)
+    report = reproduce(what, COMMITTED.folder, train=False)
     swept = {run.dataset for run in there if all(run._replace(setting=name, seed=0) in there for name in SWEPT)}
     if what != "table3":
-        assert {row["dataset"] for row in table.rows} == swept & set(artifact.datasets)
-    for row in table.rows if what in ("table1", "table2", "table7") else ():
+        assert {row["dataset"] for row in report.rows} == swept & set(artifact.datasets)
+    for row in report.rows if what in ("table1", "table2", "table7") else ():
         for method in ("weight_decay", "hyperspn"):
             best = max(METHODS[method], key=lambda name: COMMITTED[Run(row["dataset"], name, 0)]["valid"])
             tests = [COMMITTED[run]["test"] for run in there if run[:2] == (row["dataset"], best)]
             assert row[method] == pytest.approx(fmean(tests), abs=1e-9)
             assert row[f"{method}_seeds"] == len(tests)
             assert row[f"{method}_chosen"] == SETTINGS[best].varied
-    assert table.markdown().count("\n") == 2 + len(table.rows) + (table.mean is not None)
+    assert report.markdown().count("\n") == 2 + len(report.rows) + (report.mean is not None)

@@ -14,7 +14,7 @@ from .. import experiments
 from ..data import datasets
 from ..experiments import ARTIFACTS
 from ..leaves import Categorical, Gaussian, LeafFamily
-from ..structures import RegionGraph, binary_trees, poon_domingos
+from ..structures import binary_trees, poon_domingos
 from ..weights import Sectors, count_weights
 from .options import Counted, DataDir, Json, integers
 from .output import print_values, show_report
@@ -24,9 +24,11 @@ app = typer.Typer()
 
 @app.command()
 def sizes(
-    variables: Annotated[int | None, typer.Option(help="Number of variables n, of an SPN.")] = None,
+    variables: Annotated[int | None, typer.Option(help="Number of variables n of an SPN.")] = None,
     model: Annotated[Counted, typer.Option(help="Random trees, or an EiNet for images.")] = Counted.spn,
-    image: Annotated[str | None, typer.Option(help="Rows, columns and channels, like 32,32,3, of an EiNet.")] = None,
+    image: Annotated[
+        str | None, typer.Option(help="Rows, columns and channels of an EiNet's images, like 32,32,3.")
+    ] = None,
     delta: Annotated[int, typer.Option(help="Columns between the vertical cuts of an image.")] = 8,
     layer_size: Annotated[int, typer.Option(help="Sum nodes per region k.")] = 5,
     replicas: Annotated[int, typer.Option(help="Number of random trees r.")] = 50,
@@ -42,14 +44,9 @@ def sizes(
     Example: hyperspn sizes --model einet --image 32,32,3 --layer-size 40 --embedding-dim 8 --hidden 10,10
     """
     if model is Counted.einet:
-        structure = _cut_image(image, delta)
-        leaves: LeafFamily = Gaussian(layer_size)
-        sectors = Sectors(structure, layer_size, [layer_size] * structure.num_variables, "outer")
-    elif variables is None:
-        raise ValueError("expected --variables, found none")
+        sectors, leaves = _einet(image, delta, layer_size)
     else:
-        leaves = Categorical(categories)
-        sectors = Sectors(binary_trees(variables, replicas), layer_size, [leaves.width] * variables)
+        sectors, leaves = _spn(variables, layer_size, replicas, categories)
     plain, generated = count_weights(sectors, embedding_dim, integers(hidden))
     of_leaves = sectors.structure.num_variables * leaves.width * leaves.num_parameters
     counts: dict[str, Any] = {model.value: plain, "hyperspn": generated, "leaves": of_leaves}
@@ -63,7 +60,7 @@ def sizes(
 
 @app.command("datasets")
 def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
-    """List the data sets that are known by name, and whether they are at hand."""
+    """List the data sets that have names, and whether their files are here."""
     listing = [row._asdict() for row in datasets.available(data_dir)]
     print_values({"datasets": listing}, [tuple(row.values()) for row in listing], tuple(listing[0]), as_json)
 
@@ -71,44 +68,51 @@ def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
 @app.command()
 def reproduce(
     what: Annotated[str, typer.Argument(help=f"One of {', '.join(ARTIFACTS)}.")],
-    only: Annotated[str, typer.Option("--datasets", help="Only these data sets, with commas.")] = "",
-    seeds: Annotated[int | None, typer.Option(help="Seeds for the setting chosen on validation.", min=1)] = None,
-    jobs: Annotated[int | None, typer.Option(help="Runs at a time; else one per core.", min=1)] = None,
-    backend: Annotated[str, typer.Option(help="Where they run: loky (here), dask or ray (a cluster).")] = "loky",
-    results: Annotated[Path, typer.Option(help="The folder of records, tables and figures.")] = Path("results"),
+    only: Annotated[str, typer.Option("--datasets", help="Only these data sets, separated by commas.")] = "",
+    seeds: Annotated[int | None, typer.Option(help="Seeds of the best setting (default: as published).", min=1)] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time (default: one per core).", min=1)] = None,
+    backend: Annotated[str, typer.Option(help="Where runs go: loky (this machine), dask or ray (a cluster).")] = "loky",
+    results: Annotated[Path, typer.Option(help="Folder of records, tables and figures.")] = Path("results"),
     data_dir: DataDir = None,
+    no_train: Annotated[
+        bool, typer.Option("--no-train", help="Print the table from existing records; train and write nothing.")
+    ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON from the records at hand; train nothing.")
+        bool, typer.Option("--json", help="Print JSON from existing records; train and write nothing.")
     ] = False,
 ) -> None:
-    """Make a table or figure of the paper; what it needs and is not there yet is trained first.
+    """Make a table or figure of the paper; runs that it needs and that have no record are trained first.
 
     Example: hyperspn reproduce table1 --datasets nltcs,plants --seeds 1
+
+    Example: hyperspn reproduce table1 --no-train
     """
+    options: dict[str, Any] = {"seeds": seeds, "jobs": jobs, "backend": backend, "data_dir": data_dir}
+    names, train = [name.strip() for name in only.split(",") if name.strip()], not (no_train or as_json)
     try:
-        report = experiments.reproduce(
-            what,
-            results,
-            datasets=[name.strip() for name in only.split(",") if name.strip()],
-            seeds=seeds,
-            jobs=jobs,
-            backend=backend,
-            data_dir=data_dir,
-            train=not as_json,
-        )
+        report = experiments.reproduce(what, results, datasets=names, train=train, **options)
     except KeyboardInterrupt:
-        print("hyperspn: interrupted; the same command goes on", file=sys.stderr)
+        print("hyperspn: interrupted: run the same command again to resume", file=sys.stderr)
         raise typer.Exit(130) from None
     if as_json:
         print(json.dumps({"rows": report.rows} | ({} if report.summary is None else {"summary": report.summary})))
         return
     show_report(report)
-    print(f"written to {results / what}" + (".png and .svg" if what.startswith("figure") else ".md and .csv"))
+    if train:
+        print(f"written to {results / what}" + (".png and .svg" if what.startswith("figure") else ".md and .csv"))
 
 
-def _cut_image(image: str | None, delta: int) -> RegionGraph:
+def _spn(variables: int | None, layer_size: int, replicas: int, categories: int) -> tuple[Sectors, LeafFamily]:
+    if variables is None:
+        raise ValueError("--variables is missing: the number of variables of an SPN")
+    leaves = Categorical(categories)
+    return Sectors(binary_trees(variables, replicas), layer_size, [leaves.width] * variables), leaves
+
+
+def _einet(image: str | None, delta: int, layer_size: int) -> tuple[Sectors, LeafFamily]:
     """The published structure of an image: vertical cuts only."""
     sizes = integers(image or "")
     if len(sizes) not in (2, 3):
         raise ValueError(f"expected --image with rows, columns and channels, like 32,32,3, found {image}")
-    return poon_domingos(sizes[:2], axes=[1], delta=delta, channels=(*sizes, 1)[2])
+    structure = poon_domingos(sizes[:2], axes=[1], delta=delta, channels=(*sizes, 1)[2])
+    return Sectors(structure, layer_size, [layer_size] * structure.num_variables, "outer"), Gaussian(layer_size)

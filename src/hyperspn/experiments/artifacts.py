@@ -1,4 +1,4 @@
-"""The tables and figures that can be reproduced: what each one rests on, and what it shows."""
+"""Artifacts: the tables and figures that can be reproduced, what each rests on, and what it shows."""
 
 from __future__ import annotations
 
@@ -9,32 +9,37 @@ from typing import NamedTuple
 from ..data import datasets as benchmarks
 from ..data import images
 from . import beyond, reports, svhn
-from .reports import BOTH, Report, ReportColumn, Row
-from .runs import AnyRun, Records, Run, Train, train
-from .settings import AMAZON, HAND_CRAFTED, METHODS, SETTINGS, TWENTY
+from .records import Records
+from .reports import Report, ReportColumn, Row
+from .runs import AnyRun, Run, Train, train
+from .settings import AMAZON, BOTH_METHODS, HAND_CRAFTED, METHODS, SETTINGS, TWENTY
 
-ALL = (*BOTH, "spn_small")
-
-DATASET = (ReportColumn("name", "data set"), ReportColumn("variables", "n"))
-OURS = (ReportColumn("weight_decay", "weight decay", group="ours"), ReportColumn("hyperspn", "HyperSPN", group="ours"))
+DATASET_COLUMNS = (ReportColumn("name", "data set"), ReportColumn("variables", "n"))
+OUR_COLUMNS = (
+    ReportColumn("weight_decay", "weight decay", group="ours"),
+    ReportColumn("hyperspn", "HyperSPN", group="ours"),
+)
 PUBLISHED_COLUMNS = (
     ReportColumn("weight_decay_published", "published weight decay", group="published"),
     ReportColumn("hyperspn_published", "published HyperSPN", group="published"),
 )
-SEEDS = (ReportColumn("weight_decay_seeds", "seeds, weight decay"), ReportColumn("hyperspn_seeds", "seeds, HyperSPN"))
-CHOSEN = (
+SEED_COLUMNS = (
+    ReportColumn("weight_decay_seeds", "seeds, weight decay"),
+    ReportColumn("hyperspn_seeds", "seeds, HyperSPN"),
+)
+SETTING_COLUMNS = (
     ReportColumn("weight_decay_chosen", "chosen w"),
     ReportColumn("weight_decay_chosen_published", "published w"),
     ReportColumn("hyperspn_chosen", "chosen h"),
     ReportColumn("hyperspn_chosen_published", "published h"),
 )
-PARAMETERS = (
+SIZE_COLUMNS = (
     ReportColumn("weight_decay_parameters", "parameters, weight decay"),
     ReportColumn("hyperspn_parameters", "parameters, HyperSPN"),
 )
-SWEEP = tuple(
+SWEEP_COLUMNS = tuple(
     ReportColumn(setting, f"{symbol} = {SETTINGS[setting].varied}", group=method)
-    for method, symbol in zip(BOTH, "wh", strict=True)
+    for method, symbol in zip(BOTH_METHODS, "wh", strict=True)
     for setting in METHODS[method]
 )
 
@@ -49,52 +54,55 @@ class Artifact(NamedTuple):
     rows: Callable[[Records, Sequence[str]], list[Row]]
     columns: tuple[ReportColumn, ...]
 
-    def default(self, data_dir: str | None) -> Sequence[str]:
+    def default_datasets(self, data_dir: str | None) -> Sequence[str]:
         """The data sets to train."""
         return self.datasets
 
     def prepare(self, runs: Sequence[AnyRun], records: Records, data_dir: str | None) -> Train:
-        """Makes sure that all data are at hand, and returns how a run is trained."""
+        """Makes sure that all data are there, and returns the function that trains a run."""
         for name in dict.fromkeys(run.dataset for run in runs):
             benchmarks.load_dataset(name, data_dir=data_dir)
         return train
 
-    def missing(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
+    def missing_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
         """The runs to train next; once these are there, ask again."""
         return [
-            run for dataset in datasets for method in self.methods for run in records.missing(dataset, method, seeds)
+            run
+            for dataset in datasets
+            for method in self.methods
+            for run in records.missing_runs(dataset, method, seeds)
         ]
 
-    def later(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
-        """Runs like those that follow: the other seeds of settings that are not chosen yet."""
+    def later_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
+        """Runs like those that follow: the other seeds of the best settings, which are not known yet."""
         return [
             Run(dataset, METHODS[method][0], seed)
             for dataset in datasets
             for method in self.methods
-            if records.chosen(dataset, method) is None
+            if records.best_setting(dataset, method) is None
             for seed in range(1, seeds)
         ]
 
     def report(self, records: Records, datasets: Sequence[str]) -> Report:
-        """What the records at hand say."""
+        """The report of the records that exist."""
         return Report(self.title, self.columns, self.rows(records, datasets))
 
 
-class ByCluster(Artifact):
-    """Figure 6, whose runs are clusters of images; without the files of all of SVHN, it is scaled down."""
+class ClusterArtifact(Artifact):
+    """Figure 6: each run is a cluster of images. Without the files of all of SVHN, smaller sets take its place."""
 
-    def default(self, data_dir: str | None) -> Sequence[str]:
+    def default_datasets(self, data_dir: str | None) -> Sequence[str]:
         return ("svhn",) if images.find("svhn", data_dir) else svhn.SCALED
 
     def prepare(self, runs: Sequence[AnyRun], records: Records, data_dir: str | None) -> Train:
         names = dict.fromkeys(run.dataset for run in runs)
         return partial(svhn.train, labels={name: svhn.find_clusters(name, records.folder, data_dir) for name in names})
 
-    def missing(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
+    def missing_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
         runs = (run for dataset in datasets for seed in range(seeds) for run in svhn.cluster_runs(dataset, seed))
         return [run for run in runs if run not in records]
 
-    def later(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
+    def later_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
         return []
 
     def report(self, records: Records, datasets: Sequence[str]) -> Report:
@@ -102,17 +110,17 @@ class ByCluster(Artifact):
         return report._replace(summary=svhn.summaries(report.rows))
 
 
-class Beyond(Artifact):
+class BeyondArtifact(Artifact):
     """Learned structures, in settings that the paper does not have."""
 
     def prepare(self, runs: Sequence[AnyRun], records: Records, data_dir: str | None) -> Train:
         super().prepare(runs, records, data_dir)
         return beyond.train
 
-    def missing(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
+    def missing_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
         return [run for run in beyond.runs(datasets, seeds) if run not in records]
 
-    def later(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
+    def later_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
         return []
 
 
@@ -120,32 +128,40 @@ ARTIFACTS: dict[str, Artifact] = {
     "table1": Artifact(
         "Table 1: Twenty Datasets, mean test log-likelihood",
         TWENTY,
-        BOTH,
+        BOTH_METHODS,
         3,
         reports.likelihoods,
         (
-            *DATASET,
-            *OURS,
+            *DATASET_COLUMNS,
+            *OUR_COLUMNS,
             *PUBLISHED_COLUMNS,
             ReportColumn("einet_adam", "EiNet, Adam"),
             ReportColumn("ratspn_sem", "RAT-SPN, sEM"),
-            *SEEDS,
-            *PARAMETERS,
-            *CHOSEN,
+            *SEED_COLUMNS,
+            *SIZE_COLUMNS,
+            *SETTING_COLUMNS,
         ),
     ),
     "table2": Artifact(
         "Table 2: Amazon Baby Registries, mean test log-likelihood",
         AMAZON,
-        BOTH,
+        BOTH_METHODS,
         3,
         reports.likelihoods,
-        (*DATASET, *OURS, *PUBLISHED_COLUMNS, ReportColumn("einet_sem", "EiNet, sEM"), *SEEDS, *PARAMETERS, *CHOSEN),
+        (
+            *DATASET_COLUMNS,
+            *OUR_COLUMNS,
+            *PUBLISHED_COLUMNS,
+            ReportColumn("einet_sem", "EiNet, sEM"),
+            *SEED_COLUMNS,
+            *SIZE_COLUMNS,
+            *SETTING_COLUMNS,
+        ),
     ),
     "table3": Artifact(
         "Table 3: hand-crafted data, mean test log-likelihood ± standard deviation over seeds",
         (HAND_CRAFTED,),
-        ALL,
+        tuple(METHODS),
         3,
         reports.hand_crafted,
         (
@@ -163,7 +179,7 @@ ARTIFACTS: dict[str, Artifact] = {
         (),
         (),
         0,
-        reports.settings,
+        reports.hyperparameters,
         (
             ReportColumn("option", "option"),
             ReportColumn("weight_decay", "SPN, weight decay"),
@@ -173,28 +189,28 @@ ARTIFACTS: dict[str, Artifact] = {
     "table5": Artifact(
         "Table 5: test log-likelihood by weight decay w and by h, first seed",
         TWENTY + AMAZON,
-        BOTH,
+        BOTH_METHODS,
         1,
         reports.sweeps,
         (
-            *DATASET,
-            *SWEEP,
+            *DATASET_COLUMNS,
+            *SWEEP_COLUMNS,
             *(
                 ReportColumn(f"{key}_published", f"published {label}", group=f"{group} published")
-                for key, label, _, group, _ in SWEEP
+                for key, label, _, group, _ in SWEEP_COLUMNS
             ),
-            *CHOSEN,
+            *SETTING_COLUMNS,
         ),
     ),
     "table6": Artifact(
         "Table 6: sample quality by Parzen windows, in the authors' protocol and as a density estimate",
         TWENTY + AMAZON,
-        BOTH,
+        BOTH_METHODS,
         3,
         reports.sample_quality,
         (
-            *DATASET,
-            *(column._replace(digits=3) for column in (*OURS, *PUBLISHED_COLUMNS)),
+            *DATASET_COLUMNS,
+            *(column._replace(digits=3) for column in (*OUR_COLUMNS, *PUBLISHED_COLUMNS)),
             ReportColumn("weight_decay_proper", "weight decay, density", group="density"),
             ReportColumn("hyperspn_proper", "HyperSPN, density", group="density"),
             ReportColumn("weight_decay_bandwidth", "bandwidth, weight decay"),
@@ -204,15 +220,19 @@ ARTIFACTS: dict[str, Artifact] = {
     "table7": Artifact(
         "Table 7: mean test log-likelihood ± standard deviation over seeds, ⋆ where p < 0.05",
         TWENTY + AMAZON,
-        BOTH,
+        BOTH_METHODS,
         3,
         reports.likelihoods,
-        (*DATASET, *(column._replace(spread=True) for column in (*OURS, *PUBLISHED_COLUMNS)), *SEEDS),
+        (
+            *DATASET_COLUMNS,
+            *(column._replace(spread=True) for column in (*OUR_COLUMNS, *PUBLISHED_COLUMNS)),
+            *SEED_COLUMNS,
+        ),
     ),
     "figure5": Artifact(
         "Figure 5: training curves",
         ("plants", "pumsb_star"),
-        ALL,
+        tuple(METHODS),
         1,
         reports.curves,
         (
@@ -221,17 +241,17 @@ ARTIFACTS: dict[str, Artifact] = {
             ReportColumn("chosen", "chosen w or h"),
         ),
     ),
-    "figure6": ByCluster(
+    "figure6": ClusterArtifact(
         "Figure 6: test log-likelihood by cluster of images, in nats; svhn5000 and mnist are scaled-down versions",
-        tuple(svhn.EXPERIMENTS),
-        BOTH,
+        tuple(svhn.CLUSTER_SETTINGS),
+        BOTH_METHODS,
         1,
         svhn.improvements,
         (
             ReportColumn("dataset", "data set"),
             ReportColumn("cluster", "cluster"),
             ReportColumn("size", "size"),
-            *(column._replace(group="") for column in OURS),
+            *(column._replace(group="") for column in OUR_COLUMNS),
             ReportColumn("improvement", "improvement", spread=True),
             ReportColumn("improved", "share improved"),
             ReportColumn("improvement_published", "published, all of SVHN", spread=True),
@@ -240,7 +260,7 @@ ARTIFACTS: dict[str, Artifact] = {
             ReportColumn("hyperspn_bits", "density bits/dim, HyperSPN", digits=3),
         ),
     ),
-    "beyond": Beyond(
+    "beyond": BeyondArtifact(
         "Beyond the paper: test log-likelihood of what is best on validation, and its learnable parameters",
         (*TWENTY, *AMAZON, HAND_CRAFTED),
         (),

@@ -24,19 +24,11 @@ STYLES = {
 
 def training_curves(report: Report) -> Figure:
     """Figure 5: mean log-likelihood of training (dashed) and validation rows (solid) by step."""
-    rows = report.rows
-    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
+    datasets = list(dict.fromkeys(row["dataset"] for row in report.rows))
     figure = Figure(figsize=(5 * len(datasets) + 2, 3.6), layout="constrained")
     for place, dataset in enumerate(datasets, 1):
         axes = figure.add_subplot(1, len(datasets), place, title=dataset, xlabel="step", ylabel="log-likelihood")
-        curves = [row for row in rows if row["dataset"] == dataset]
-        for row in curves:
-            name, color = STYLES[row["method"]]
-            axes.plot(row["steps"][1:], row["train"][1:], "--", color=color, linewidth=1, label=f"{name}, train")
-            axes.plot(row["steps"][1:], row["valid"][1:], color=color, label=f"{name}, valid")
-        top = max(max(row["train"]) for row in curves)
-        low = min(max(row["valid"]) for row in curves)
-        axes.set_ylim(low - 0.3 * (top - low), top + 0.1 * (top - low))
+        _draw_curves(axes, [row for row in report.rows if row["dataset"] == dataset])
     names = {name: line for axes in figure.axes for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(names.values(), names.keys(), loc="outside right center", fontsize="small")
     return figure
@@ -48,11 +40,21 @@ def improvements(report: Report) -> Figure:
     figure = Figure(figsize=(5 * max(1, len(summaries)), 3.6), layout="constrained")
     for place, summary in enumerate(summaries, 1):
         axes = figure.add_subplot(1, len(summaries), place, xlabel="cluster, sorted", ylabel="improvement in nats")
-        _improvements(axes, [row for row in report.rows if row["dataset"] == summary["dataset"]], summary)
+        _draw_bars(axes, [row for row in report.rows if row["dataset"] == summary["dataset"]], summary)
     return figure
 
 
-def _improvements(axes: Axes, rows: list[Row], summary: Row) -> None:
+def _draw_curves(axes: Axes, curves: list[Row]) -> None:
+    for row in curves:
+        name, color = STYLES[row["method"]]
+        axes.plot(row["steps"][1:], row["train"][1:], "--", color=color, linewidth=1, label=f"{name}, train")
+        axes.plot(row["steps"][1:], row["valid"][1:], color=color, label=f"{name}, valid")
+    top = max(max(row["train"]) for row in curves)
+    low = min(max(row["valid"]) for row in curves)
+    axes.set_ylim(low - 0.3 * (top - low), top + 0.1 * (top - low))
+
+
+def _draw_bars(axes: Axes, rows: list[Row], summary: Row) -> None:
     values, mean, error = [row["improvement"] for row in rows], summary["improvement"], summary["improvement_std"]
     scaled = "scaled down: " if summary["dataset"] in SCALED else ""
     axes.set_title(f"{summary['dataset']} ({scaled}{summary['size']:,} images, {summary['clusters']} clusters)")
@@ -71,11 +73,11 @@ def _improvements(axes: Axes, rows: list[Row], summary: Row) -> None:
 def save(figure: Figure, path: Path) -> None:
     """Writes the figure as PNG and as SVG; the same figure gives the same files."""
     with matplotlib.rc_context({"svg.hashsalt": path.name}):
-        write(path.with_suffix(".png"), _drawn(figure, format="png", dpi=150))
-        write(path.with_suffix(".svg"), _drawn(figure, format="svg", metadata={"Date": None}))
+        write(path.with_suffix(".png"), _render(figure, format="png", dpi=150))
+        write(path.with_suffix(".svg"), _render(figure, format="svg", metadata={"Date": None}))
 
 
-def _drawn(figure: Figure, **options: Any) -> bytes:
+def _render(figure: Figure, **options: Any) -> bytes:
     content = BytesIO()
     figure.savefig(content, **options)
     return content.getvalue()

@@ -1,4 +1,4 @@
-"""Sample quality by Parzen windows: Gaussian kernels on some rows score others (Table 6)."""
+"""Sample quality by Parzen windows: Gaussian kernels on samples score test rows (Table 6)."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def parzen_log_likelihood(samples: Tensor, valid: Tensor, test: Tensor) -> tuple
 def log_density(rows: Tensor, centers: Tensor, bandwidths: Sequence[float]) -> Tensor:
     """log mean_c exp(-|x - c|^2 / (2 bandwidth^2)) for all bandwidths and rows x, (bandwidths, rows), in float64."""
     centers = centers.float()
-    found = []
+    densities = []
     for block in rows.float().split(max(1, DISTANCES_AT_ONCE // len(centers))):
         squares = block.square().sum(1)[:, None] + centers.square().sum(1) - 2 * block @ centers.T  # (block, centers)
         scaled = [(squares / (-2 * bandwidth**2)).logsumexp(1) for bandwidth in bandwidths]
-        found.append(torch.stack(scaled).double())
-    return torch.cat(found, 1) - log(len(centers))
+        densities.append(torch.stack(scaled).double())
+    return torch.cat(densities, 1) - log(len(centers))

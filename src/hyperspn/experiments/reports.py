@@ -10,13 +10,13 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from ..data.datasets import BENCHMARKS
-from .published import PUBLISHED, PUBLISHED_HAND_CRAFTED
-from .runs import Record, Records, Run
-from .settings import HAND_CRAFTED, METHODS, SCHEDULES, SETTINGS
+from .published import PUBLISHED_BENCHMARKS, PUBLISHED_HAND_CRAFTED
+from .records import Records
+from .runs import Record, Run
+from .settings import BOTH_METHODS, HAND_CRAFTED, METHODS, SCHEDULES, SETTINGS
 
 Row = dict[str, Any]
 
-BOTH = ("weight_decay", "hyperspn")
 SIGNIFICANT = 0.05
 
 
@@ -33,104 +33,8 @@ class ReportColumn(NamedTuple):
     spread: bool = False
 
 
-def likelihoods(records: Records, datasets: Sequence[str]) -> list[Row]:
-    """Tables 1, 2 and 7: test log-likelihoods of the settings chosen on validation, over the seeds there are."""
-    return [
-        {
-            **_of_dataset(dataset),
-            **{method: _mean(found[method], "test") for method in BOTH},
-            **{f"{method}_std": _spread(found[method]) for method in BOTH},
-            **{f"{method}_seeds": len(found[method]) for method in BOTH},
-            **{f"{method}_parameters": found[method][0]["parameters"] for method in BOTH},
-            **_chosen(dataset, found),
-            "significant": _significantly_better(found),
-            **_published(dataset, *BOTH, *(f"{method}_parameters" for method in BOTH)),
-            **{f"{method}_published_std": PUBLISHED[dataset][f"{method}_std"] for method in BOTH},
-            **{key: PUBLISHED[dataset][key] for key in ("einet_adam", "ratspn_sem", "einet_sem")},
-        }
-        for dataset, found in _found(records, datasets)
-    ]
-
-
-def hand_crafted(records: Records, datasets: Sequence[str]) -> list[Row]:
-    """Table 3: three models of the hand-crafted data."""
-    return [
-        {
-            "model": published["name"],
-            "method": method,
-            "log_likelihood": _mean(found, "test"),
-            "log_likelihood_std": _spread(found),
-            "log_likelihood_published": published["log_likelihood"],
-            "log_likelihood_published_std": published["log_likelihood_std"],
-            "seeds": len(found),
-            "parameters": found[0]["parameters"],
-            "parameters_published": published["parameters"],
-            "chosen": SETTINGS[found[0]["setting"]].varied,
-        }
-        for method, published in PUBLISHED_HAND_CRAFTED.items()
-        if (found := records.of(HAND_CRAFTED, method))
-    ]
-
-
-def settings(records: Records, datasets: Sequence[str]) -> list[Row]:
-    """Table 4: the hyper-parameters, with those that the paper leaves to its code."""
-    spns, hyperspns = ([SETTINGS[name] for name in METHODS[method]] for method in BOTH)
-    options: list[tuple[str, Any, Any]] = [
-        ("learning rate", *(chosen[0].build(2, 0).parameter_groups()[0]["lr"] for chosen in (spns, hyperspns))),
-        ("weight decay w", ", ".join(setting.varied for setting in spns), "none"),
-        ("embedding dim h, the last hidden width", "none", ", ".join(setting.varied for setting in hyperspns)),
-        ("hidden width before it", "none", hyperspns[0].hidden[0]),
-        ("layer size k", spns[0].layer_size, hyperspns[0].layer_size),
-        ("replicas r", spns[0].replicas, hyperspns[0].replicas),
-    ]
-    for schedule in dict.fromkeys(SCHEDULES.values()):
-        names = ", ".join(name for name in SCHEDULES if SCHEDULES[name] == schedule)
-        batches = f"{schedule.steps:,} of {schedule.batch_size} rows"
-        text = f"{batches}, evaluated every {schedule.evaluate_every:,}, patience {schedule.patience}"
-        options.append((f"steps: {names}", text, text))
-    return [{"option": option, "weight_decay": str(spn), "hyperspn": str(hyper)} for option, spn, hyper in options]
-
-
-def sweeps(records: Records, datasets: Sequence[str]) -> list[Row]:
-    """Table 5: test log-likelihoods of all settings, first seed."""
-    swept = [setting for method in BOTH for setting in METHODS[method]]
-    return [
-        {
-            **_of_dataset(dataset),
-            **{setting: records[Run(dataset, setting, 0)]["test"] for setting in swept},
-            **_published(dataset, *swept),
-            **_chosen(dataset, found),
-        }
-        for dataset, found in _found(records, datasets)
-    ]
-
-
-def sample_quality(records: Records, datasets: Sequence[str]) -> list[Row]:
-    """Table 6: Parzen windows in the authors' protocol, and as a density estimate of the test rows."""
-    return [
-        {
-            **_of_dataset(dataset),
-            **{method: _mean(found[method], "sample_quality_published") for method in BOTH},
-            **{f"{method}_published": PUBLISHED[dataset][f"{method}_quality"] for method in BOTH},
-            **{f"{method}_proper": _mean(found[method], "sample_quality_proper") for method in BOTH},
-            **{f"{method}_bandwidth": _mean(found[method], "bandwidth") for method in BOTH},
-        }
-        for dataset, found in _found(records, datasets)
-    ]
-
-
-def curves(records: Records, datasets: Sequence[str]) -> list[Row]:
-    """Figure 5: training and validation values by step, of the settings chosen on validation, first seed."""
-    return [
-        {"dataset": dataset, "method": method, "chosen": SETTINGS[record["setting"]].varied, **record["curve"]}
-        for dataset in datasets
-        for method in METHODS
-        for record in records.of(dataset, method)[:1]
-    ]
-
-
 class Report(NamedTuple):
-    """A report to be written: rows with all that is known, and the columns that are shown; a summary ends it."""
+    """Rows with all that is known, and the columns that are shown; a summary may follow."""
 
     title: str
     columns: Sequence[ReportColumn]
@@ -139,11 +43,20 @@ class Report(NamedTuple):
 
     @property
     def mean(self) -> Row | None:
-        """The means of all columns of numbers that compete, over two rows or more."""
+        """The means of the columns that compete, where every row has a value, over two rows or more."""
         keys = [column.key for column in self.columns if column.group]
         if len(self.rows) < 2 or not keys:
             return None
-        return {"name": "mean"} | {key: fmean(row[key] for row in self.rows) for key in keys}
+        complete = [key for key in keys if all(row[key] is not None for row in self.rows)]
+        return {self.columns[0].key: "mean"} | {key: fmean(row[key] for row in self.rows) for key in complete}
+
+    def only(self, datasets: Sequence[str]) -> Report:
+        """The part about these data sets, in their order."""
+
+        def select(rows: list[Row]) -> list[Row]:
+            return [row for dataset in datasets for row in rows if row["dataset"] == dataset]
+
+        return self._replace(rows=select(self.rows), summary=None if self.summary is None else select(self.summary))
 
     def cells(self) -> list[list[tuple[str, bool]]]:
         """The text of each cell, and whether it is bold."""
@@ -164,8 +77,99 @@ class Report(NamedTuple):
 
     def _is_best(self, row: Row, column: ReportColumn) -> bool:
         group = [other for other in self.columns if column.group and other.group == column.group]
-        values = [_rounded(row, other) for other in group if row.get(other.key) is not None]
-        return len(values) > 1 and _rounded(row, column) == max(values) > min(values)
+        values = {other.key: round(row[other.key], other.digits) for other in group if row.get(other.key) is not None}
+        return len(values) > 1 and values.get(column.key) == max(values.values()) > min(values.values())
+
+
+def likelihoods(records: Records, datasets: Sequence[str]) -> list[Row]:
+    """Tables 1, 2 and 7: test log-likelihoods of the settings that are best on validation, over the seeds there are."""
+    return [
+        {
+            **_dataset_cells(dataset),
+            **{method: _mean(by_method[method], "test") for method in BOTH_METHODS},
+            **{f"{method}_std": _deviation(by_method[method]) for method in BOTH_METHODS},
+            **{f"{method}_seeds": len(by_method[method]) for method in BOTH_METHODS},
+            **{f"{method}_parameters": by_method[method][0]["parameters"] for method in BOTH_METHODS},
+            **_setting_cells(dataset, by_method),
+            "significant": _significantly_better(by_method),
+            **_published_likelihoods(dataset),
+        }
+        for dataset, by_method in _complete(records, datasets)
+    ]
+
+
+def hand_crafted(records: Records, datasets: Sequence[str]) -> list[Row]:
+    """Table 3: three models of the hand-crafted data."""
+    return [
+        {
+            "model": published["name"],
+            "method": method,
+            "log_likelihood": _mean(seeds, "test"),
+            "log_likelihood_std": _deviation(seeds),
+            "log_likelihood_published": published["log_likelihood"],
+            "log_likelihood_published_std": published["log_likelihood_std"],
+            "seeds": len(seeds),
+            "parameters": seeds[0]["parameters"],
+            "parameters_published": published["parameters"],
+            "chosen": SETTINGS[seeds[0]["setting"]].varied,
+        }
+        for method, published in PUBLISHED_HAND_CRAFTED.items()
+        if (seeds := records.of_best_setting(HAND_CRAFTED, method))
+    ]
+
+
+def hyperparameters(records: Records, datasets: Sequence[str]) -> list[Row]:
+    """Table 4: the settings, with those that the paper leaves to its code."""
+    spns, hyperspns = ([SETTINGS[name] for name in METHODS[method]] for method in BOTH_METHODS)
+    rates = (settings[0].build(2, 0).parameter_groups()[0]["lr"] for settings in (spns, hyperspns))
+    options: list[tuple[str, Any, Any]] = [
+        ("learning rate", *rates),
+        ("weight decay w", ", ".join(setting.varied for setting in spns), "none"),
+        ("embedding dim h, the last hidden width", "none", ", ".join(setting.varied for setting in hyperspns)),
+        ("hidden width before it", "none", hyperspns[0].hidden[0]),
+        ("layer size k", spns[0].layer_size, hyperspns[0].layer_size),
+        ("replicas r", spns[0].replicas, hyperspns[0].replicas),
+        *((f"steps: {names}", text, text) for names, text in _schedule_texts()),
+    ]
+    return [{"option": option, "weight_decay": str(spn), "hyperspn": str(hyper)} for option, spn, hyper in options]
+
+
+def sweeps(records: Records, datasets: Sequence[str]) -> list[Row]:
+    """Table 5: test log-likelihoods of all settings, first seed."""
+    swept = [setting for method in BOTH_METHODS for setting in METHODS[method]]
+    return [
+        {
+            **_dataset_cells(dataset),
+            **{setting: records[Run(dataset, setting, 0)]["test"] for setting in swept},
+            **{f"{setting}_published": PUBLISHED_BENCHMARKS[dataset][setting] for setting in swept},
+            **_setting_cells(dataset, by_method),
+        }
+        for dataset, by_method in _complete(records, datasets)
+    ]
+
+
+def sample_quality(records: Records, datasets: Sequence[str]) -> list[Row]:
+    """Table 6: Parzen windows in the authors' protocol, and as a density estimate of the test rows."""
+    return [
+        {
+            **_dataset_cells(dataset),
+            **{method: _mean(by_method[method], "sample_quality_published") for method in BOTH_METHODS},
+            **{f"{method}_published": PUBLISHED_BENCHMARKS[dataset][f"{method}_quality"] for method in BOTH_METHODS},
+            **{f"{method}_proper": _mean(by_method[method], "sample_quality_proper") for method in BOTH_METHODS},
+            **{f"{method}_bandwidth": _mean(by_method[method], "bandwidth") for method in BOTH_METHODS},
+        }
+        for dataset, by_method in _complete(records, datasets)
+    ]
+
+
+def curves(records: Records, datasets: Sequence[str]) -> list[Row]:
+    """Figure 5: training and validation values by step, of the settings that are best on validation, first seed."""
+    return [
+        {"dataset": dataset, "method": method, "chosen": SETTINGS[record["setting"]].varied, **record["curve"]}
+        for dataset in datasets
+        for method in METHODS
+        for record in records.of_best_setting(dataset, method)[:1]
+    ]
 
 
 def _text(row: Row, column: ReportColumn) -> str:
@@ -177,49 +181,60 @@ def _text(row: Row, column: ReportColumn) -> str:
     return f"{value:.{column.digits}f}{star}" + (f" ± {spread:.{column.digits}f}" if spread is not None else "")
 
 
-def _rounded(row: Row, column: ReportColumn) -> float:
-    return round(row[column.key], column.digits)
-
-
-def _found(records: Records, datasets: Sequence[str]) -> Iterator[tuple[str, dict[str, list[Record]]]]:
-    """The data sets of which both methods have been trained in all their settings, with the records that count."""
+def _complete(records: Records, datasets: Sequence[str]) -> Iterator[tuple[str, dict[str, list[Record]]]]:
+    """The data sets on which both methods have been trained in all their settings, with the records that count."""
     for dataset in datasets:
-        found = {method: records.of(dataset, method) for method in BOTH}
-        if all(found.values()):
-            yield dataset, found
+        by_method = {method: records.of_best_setting(dataset, method) for method in BOTH_METHODS}
+        if all(by_method.values()):
+            yield dataset, by_method
 
 
 def _mean(records: list[Record], key: str) -> float:
     return fmean(record[key] for record in records)
 
 
-def _spread(records: list[Record]) -> float | None:
+def _deviation(records: list[Record]) -> float | None:
     return stdev(record["test"] for record in records) if len(records) > 1 else None
 
 
-def _significantly_better(found: dict[str, list[Record]]) -> str | None:
+def _significantly_better(by_method: dict[str, list[Record]]) -> str | None:
     """The method that is better, if the seeds can tell: by a two-sided Welch test."""
-    from scipy.stats import ttest_ind  # half a second, which no other command should wait
+    from scipy.stats import ttest_ind  # takes half a second to import
 
-    spn, hyperspn = ([record["test"] for record in found[method]] for method in BOTH)
+    spn, hyperspn = ([record["test"] for record in by_method[method]] for method in BOTH_METHODS)
     if min(len(spn), len(hyperspn)) > 1 and ttest_ind(spn, hyperspn, equal_var=False).pvalue < SIGNIFICANT:
-        return BOTH[fmean(hyperspn) > fmean(spn)]
+        return BOTH_METHODS[fmean(hyperspn) > fmean(spn)]
     return None
 
 
-def _of_dataset(dataset: str) -> Row:
-    return {"dataset": dataset, "name": PUBLISHED[dataset]["name"], "variables": BENCHMARKS[dataset].variables}
+def _dataset_cells(dataset: str) -> Row:
+    name = PUBLISHED_BENCHMARKS[dataset]["name"]
+    return {"dataset": dataset, "name": name, "variables": BENCHMARKS[dataset].variables}
 
 
-def _published(dataset: str, *keys: str) -> Row:
-    return {f"{key}_published": PUBLISHED[dataset][key] for key in keys}
+def _published_likelihoods(dataset: str) -> Row:
+    published = PUBLISHED_BENCHMARKS[dataset]
+    return {
+        **{f"{method}_published": published[method] for method in BOTH_METHODS},
+        **{f"{method}_parameters_published": published[f"{method}_parameters"] for method in BOTH_METHODS},
+        **{f"{method}_published_std": published[f"{method}_std"] for method in BOTH_METHODS},
+        **{key: published[key] for key in ("einet_adam", "ratspn_sem", "einet_sem")},
+    }
 
 
-def _chosen(dataset: str, found: dict[str, list[Record]]) -> Row:
-    """What was chosen on validation, and the settings with the published value: the best ones on the test rows."""
-    published, row = PUBLISHED[dataset], {}
-    for method in BOTH:
+def _setting_cells(dataset: str, by_method: dict[str, list[Record]]) -> Row:
+    """The settings that are best on validation, and those with the published value: the best ones on the test rows."""
+    published, row = PUBLISHED_BENCHMARKS[dataset], {}
+    for method in BOTH_METHODS:
         best = [setting for setting in METHODS[method] if published[setting] == published[method]]
-        row[f"{method}_chosen"] = SETTINGS[found[method][0]["setting"]].varied
+        row[f"{method}_chosen"] = SETTINGS[by_method[method][0]["setting"]].varied
         row[f"{method}_chosen_published"] = " or ".join(SETTINGS[setting].varied for setting in best)
     return row
+
+
+def _schedule_texts() -> Iterator[tuple[str, str]]:
+    """The names of the data sets of each schedule, and the schedule in words."""
+    for schedule in dict.fromkeys(SCHEDULES.values()):
+        names = ", ".join(name for name in SCHEDULES if SCHEDULES[name] == schedule)
+        batches = f"{schedule.steps:,} of {schedule.batch_size} rows"
+        yield names, f"{batches}, evaluated every {schedule.evaluate_every:,}, patience {schedule.patience}"

@@ -1,20 +1,11 @@
-"""Runs: a data set, a setting and a seed become one JSON record; finished ones are never trained again."""
+"""Runs: a data set, a setting and a seed become one record."""
 
 from __future__ import annotations
 
-import json
-import os
 import platform
-import shutil
-import sys
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor
-from functools import cache
-from math import isfinite
+from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
-from time import sleep
 from typing import Any, NamedTuple, Protocol
 
 import joblib
@@ -25,10 +16,9 @@ from .. import __version__
 from ..circuits.circuit import Circuit
 from ..data import datasets
 from ..data.datasets import BENCHMARKS, Dataset
-from ..files import write
 from ..learning import History, fit
 from .parzen import parzen_log_likelihood, published_quality
-from .settings import METHODS, SCHEDULES, SETTINGS
+from .settings import SCHEDULES, SETTINGS
 
 Record = dict[str, Any]
 
@@ -38,7 +28,7 @@ SECONDS_PER_STEP, SECONDS_PER_WEIGHT, SECONDS_PER_WEIGHT_AND_ROW = 3e-3, 1.2e-8,
 
 
 class AnyRun(Protocol):
-    """What is trained once: its fields stand in its record."""
+    """What is trained once; its record repeats its fields."""
 
     @property
     def dataset(self) -> str: ...
@@ -88,76 +78,14 @@ def core_seconds(dataset: str, layer_size: int, replicas: int, steps: int, batch
     return steps * (SECONDS_PER_STEP + per_weight * weights)
 
 
-class Records:
-    """The records in a folder, by run."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __contains__(self, run: AnyRun) -> bool:
-        return (self.folder / run.path).is_file()
-
-    def __getitem__(self, run: AnyRun) -> Record:
-        path = self.folder / run.path
-        try:
-            record = json.loads(path.read_text())
-            is_own = all(record[name] == value for name, value in run._asdict().items())
-            is_whole = is_own and isfinite(record["valid"] + record["test"])
-        except (KeyError, TypeError, ValueError):
-            is_whole = False
-        if not is_whole:
-            raise ValueError(f"expected a record, found a damaged file at {path}: remove it, or restore it")
-        return record
-
-    def keep(self, run: AnyRun, record: Record) -> None:
-        path = self.folder / run.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items())
-        write(path, f"{{\n{lines}\n}}\n".encode())
-
-    def chosen(self, dataset: str, method: str) -> str | None:
-        """The setting of a method with the best validation value for the first seed, once all of them are there."""
-        runs = [Run(dataset, setting, 0) for setting in METHODS[method]]
-        if not all(run in self for run in runs):
-            return None
-        return max(runs, key=lambda run: self[run]["valid"]).setting
-
-    def of(self, dataset: str, method: str) -> list[Record]:
-        """The records of a method's chosen setting, one for each seed there is."""
-        setting = self.chosen(dataset, method)
-        if setting is None:
-            return []
-        paths = (self.folder / dataset).glob(f"{setting}-seed*.json")
-        seeds = sorted(int(path.stem.rpartition("seed")[2]) for path in paths)
-        return [self[Run(dataset, setting, seed)] for seed in seeds]
-
-    def missing(self, dataset: str, method: str, seeds: int) -> list[Run]:
-        """The runs to train next: all settings with the first seed, then the chosen one with the others."""
-        chosen = self.chosen(dataset, method)
-        runs = (
-            [Run(dataset, setting, 0) for setting in METHODS[method]]
-            if chosen is None
-            else [Run(dataset, chosen, seed) for seed in range(seeds)]
-        )
-        return [run for run in runs if run not in self]
-
-
 def train(run: Run, folder: Path, data_dir: str | None, threads: int) -> tuple[Run, Record]:
     """Trains one run, with its checkpoints in a folder, and returns its record."""
     torch.set_num_threads(threads)
     data = datasets.load_dataset(run.dataset, data_dir=data_dir)
     setting, schedule = SETTINGS[run.setting], SCHEDULES[run.dataset]
     circuit = setting.build(data.train.shape[1], run.seed)
-    history = fit(
-        circuit,
-        data.train,
-        data.valid,
-        **schedule._asdict(),
-        weight_decay=setting.weight_decay,
-        seed=run.seed,
-        folder=folder,
-        progress=False,
-    )
+    options = {**schedule._asdict(), "weight_decay": setting.weight_decay, "seed": run.seed}
+    history = fit(circuit, data.train, data.valid, **options, folder=folder, progress=False)
     return run, {
         **run._asdict(),
         "options": setting._asdict(),
@@ -168,14 +96,11 @@ def train(run: Run, folder: Path, data_dir: str | None, threads: int) -> tuple[R
 
 
 def outcome(circuit: Circuit, history: History, test: np.ndarray, threads: int) -> Record:
-    """What a record says of a circuit that was trained: where, how long, and how well."""
+    """What a record says of a trained circuit: where, how long, and how well."""
+    system = f"{platform.system()} {platform.machine()}"
     return {
         "versions": {"hyperspn": __version__, "torch": torch.__version__, "numpy": np.__version__},
-        "machine": {
-            "system": f"{platform.system()} {platform.machine()}",
-            "cores": joblib.cpu_count(),
-            "threads": threads,
-        },
+        "machine": {"system": system, "cores": joblib.cpu_count(), "threads": threads},
         "parameters": circuit.num_parameters,
         "steps": history.steps[-1],
         "best_step": history.best_step,
@@ -183,62 +108,8 @@ def outcome(circuit: Circuit, history: History, test: np.ndarray, threads: int) 
         "train": history.train[history.steps.index(history.best_step)],
         "valid": history.best_valid,
         "test": _mean_log_prob(circuit, test),
-        "curve": {"steps": history.steps, "train": _rounded(history.train), "valid": _rounded(history.valid)},
+        "curve": {"steps": history.steps, "train": _round(history.train), "valid": _round(history.valid)},
     }
-
-
-def train_all(
-    runs: Iterable[AnyRun], records: Records, jobs: int = -1, data_dir: str | None = None, train_one: Train = train
-) -> Iterator[AnyRun]:
-    """Trains runs in parallel, the shortest first, and keeps their records; yields each run when it is done.
-
-    Runs that were interrupted go on where they stopped. Inside `joblib.parallel_config`, the jobs go to its backend.
-
-    Arguments:
-        runs: The runs.
-        records: Where their records go.
-        jobs: How many runs at a time, which share the cores; -1 for one per core.
-        data_dir: The folder of the benchmarks.
-        train_one: Trains a run and returns its record, given the run, a folder, `data_dir` and a number of threads.
-    """
-    threads = max(1, joblib.effective_n_jobs(-1) // joblib.effective_n_jobs(jobs))
-    one_by_one = joblib.parallel.get_active_backend()[0].supports_return_generator
-    parallel = joblib.Parallel(
-        n_jobs=jobs, return_as="generator_unordered" if one_by_one else "list", batch_size=1, pre_dispatch="n_jobs"
-    )
-    ordered = sorted(runs, key=lambda run: run.core_seconds)
-    folders = {run: records.folder.resolve() / ".unfinished" / run.path.with_suffix("") for run in ordered}
-    work = joblib.delayed(_train_under)
-    tasks = (work(os.getpid(), train_one, run, folders[run], data_dir, threads) for run in ordered)
-    try:
-        for run, record in parallel(tasks):
-            records.keep(run, record | {"command": " ".join(["hyperspn", *sys.argv[1:]])})
-            shutil.rmtree(folders[run], ignore_errors=True)
-            yield run
-    except BrokenExecutor as error:
-        raise ChildProcessError(
-            "expected every worker to finish, found one killed, perhaps for lack of memory: "
-            "the same again goes on, and fewer jobs at a time need less"
-        ) from error
-
-
-def _train_under(parent: int, train_one: Train, *arguments: Any) -> tuple[AnyRun, Record]:
-    """Trains a run, in a process that ends with its parent where it is a worker of this machine."""
-    if os.getppid() == parent:
-        _end_with(parent)
-    return train_one(*arguments)
-
-
-@cache
-def _end_with(parent: int) -> None:
-    """Lets this process end when its parent is killed; as an orphan it would keep the folder of its run to itself."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            sleep(1)
-        os._exit(1)
-
-    Thread(target=watch, daemon=True).start()
 
 
 @torch.no_grad()
@@ -259,5 +130,5 @@ def _sample_quality(circuit: Circuit, data: Dataset, batch_size: int, seed: int)
     }
 
 
-def _rounded(values: list[float]) -> list[float]:
+def _round(values: list[float]) -> list[float]:
     return [round(value, 5) for value in values]

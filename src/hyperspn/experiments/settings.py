@@ -60,6 +60,9 @@ METHODS = {
 }
 """Each method's settings, of which the one with the best validation value counts."""
 
+BOTH_METHODS = ("weight_decay", "hyperspn")
+"""The methods that most tables compare."""
+
 SCHEDULES = (
     {HAND_CRAFTED: Schedule(4000, 10, patience=50)}
     | dict.fromkeys(TWENTY, Schedule(4000, 200, patience=5))

@@ -25,17 +25,18 @@ from ..files import write
 from ..learning import fit
 from ..learning.clusters import k_means, nearest
 from ..structures import poon_domingos
-from .reports import BOTH, Row
-from .runs import Record, Records, outcome
+from .published import PUBLISHED_SVHN
+from .records import Records
+from .reports import Row
+from .runs import Record, outcome
+from .settings import BOTH_METHODS
 
 SCALE = 255.0
 WEIGHT_DECAY = 1e-4
 SECONDS_PER_STEP, SECONDS_PER_VARIABLE = 0.012, 3e-6
 
-PUBLISHED_SVHN = {"improvement_published": 9.0, "improvement_published_std": 4.0, "improved_published": 0.7}
 
-
-class Experiment(NamedTuple):
+class ClusterSetting(NamedTuple):
     """How images are clustered and their clusters learned: as published, but for the clusters, cuts and epochs.
 
     A circuit is evaluated after each epoch, and its best one on the validation images counts.
@@ -53,12 +54,16 @@ class Experiment(NamedTuple):
         return EiNet(structure, self.layer_size, weights="hyper" if method == "hyperspn" else "direct", seed=seed)
 
 
-EXPERIMENTS = {"svhn": Experiment(100), "svhn5000": Experiment(10), "mnist": Experiment(10, delta=7, epochs=20)}
+CLUSTER_SETTINGS = {
+    "svhn": ClusterSetting(100),
+    "svhn5000": ClusterSetting(10),
+    "mnist": ClusterSetting(10, delta=7, epochs=20),
+}
 SCALED = ("svhn5000", "mnist")
 
 
 class ClusterRun(NamedTuple):
-    """A data set in so many clusters, one of these, a method and a seed."""
+    """A data set, its number of clusters, one of them, a method and a seed."""
 
     dataset: str
     clusters: int
@@ -76,9 +81,9 @@ class ClusterRun(NamedTuple):
 
     @property
     def core_seconds(self) -> float:
-        experiment, known = EXPERIMENTS[self.dataset], images.IMAGE_SETS[self.dataset]
-        steps = experiment.epochs * known.rows[0] / self.clusters / experiment.batch_size
-        return steps * (SECONDS_PER_STEP + SECONDS_PER_VARIABLE * prod(known.shape))
+        setting, image_set = CLUSTER_SETTINGS[self.dataset], images.IMAGE_SETS[self.dataset]
+        steps = setting.epochs * image_set.rows[0] / self.clusters / setting.batch_size
+        return steps * (SECONDS_PER_STEP + SECONDS_PER_VARIABLE * prod(image_set.shape))
 
 
 class Labels(NamedTuple):
@@ -91,34 +96,28 @@ class Labels(NamedTuple):
 
 def cluster_runs(dataset: str, seed: int) -> list[ClusterRun]:
     """The runs of all clusters with a seed."""
-    clusters = EXPERIMENTS[dataset].clusters
-    return [ClusterRun(dataset, clusters, cluster, method, seed) for cluster in range(clusters) for method in BOTH]
+    clusters = CLUSTER_SETTINGS[dataset].clusters
+    return [
+        ClusterRun(dataset, clusters, cluster, method, seed) for cluster in range(clusters) for method in BOTH_METHODS
+    ]
 
 
 def find_clusters(dataset: str, results: Path, data_dir: str | None) -> Labels:
-    """The clusters of a data set, found once by k-means on the training images and kept beside their records.
+    """The clusters of a data set by k-means on the training images, computed once and kept beside their records.
 
     Validation and test images belong to the nearest mean. The means are drawn in ``means.png``.
     """
-    data, clusters = images.load_images(dataset, data_dir), EXPERIMENTS[dataset].clusters
+    data, clusters = images.load_images(dataset, data_dir), CLUSTER_SETTINGS[dataset].clusters
     path = results / _folder(dataset, clusters) / "labels.npz"
-    labels = _read(path, data)
+    labels = _read_labels(path, data)
     if labels is None:
-        train, valid, test = (torch.from_numpy(part).float() for part in data)
-        centers, own = k_means(train, clusters)
-        found = (own, nearest(valid, centers), nearest(test, centers))
-        labels = Labels(*(part.numpy().astype(np.uint8) for part in found))
-        for split, part in labels._asdict().items():
-            if empty := set(range(clusters)) - set(part.tolist()):
-                raise ValueError(f"expected {split} images in all of {clusters} clusters, found none in {empty}")
+        labels = _cluster(data, clusters)
         path.parent.mkdir(parents=True, exist_ok=True)
         content = BytesIO()
         np.savez_compressed(content, **labels._asdict())
         write(path, content.getbuffer())
     means = np.stack([data.train[labels.train == cluster].mean(0) for cluster in range(clusters)])
-    down = max(rows for rows in range(1, isqrt(clusters) + 1) if clusters % rows == 0)
-    shape = image_shape(means.shape[1], images.IMAGE_SETS[dataset].shape)
-    write_grid(path.with_name("means.png"), means.reshape(down, -1, means.shape[1]), shape, 0, SCALE)
+    _draw_means(path.with_name("means.png"), means, images.IMAGE_SETS[dataset].shape)
     return labels
 
 
@@ -127,26 +126,18 @@ def train(
 ) -> tuple[ClusterRun, Record]:
     """Trains one run on (x - mean of the cluster) / 255, and returns its record."""
     torch.set_num_threads(threads)
-    experiment = EXPERIMENTS[run.dataset]
+    setting = CLUSTER_SETTINGS[run.dataset]
     parts = zip(images.load_images(run.dataset, data_dir), labels[run.dataset], strict=True)
-    rows = Dataset(*(part[own == run.cluster] for part, own in parts))
+    rows = Dataset(*(part[clusters == run.cluster] for part, clusters in parts))
     center = rows.train.mean(0)
     local = [((part - center) / SCALE).astype(np.float32) for part in rows]
-    circuit = experiment.build(images.IMAGE_SETS[run.dataset].shape, run.method, run.seed)
-    epoch = ceil(len(rows.train) / experiment.batch_size)
-    options: dict[str, Any] = {
-        "steps": experiment.epochs * epoch,
-        "evaluate_every": epoch,
-        "batch_size": experiment.batch_size,
-        "weight_decay": {
-            group["name"]: WEIGHT_DECAY for group in circuit.parameter_groups() if group["name"] != "network"
-        },
-    }
-    history = fit(circuit, *local[:2], **options, seed=run.seed, folder=folder, progress=False)
+    circuit = setting.build(images.IMAGE_SETS[run.dataset].shape, run.method, run.seed)
+    schedule = _schedule(setting, circuit, len(rows.train))
+    history = fit(circuit, *local[:2], **schedule, seed=run.seed, folder=folder, progress=False)
     return run, {
         **run._asdict(),
-        "options": experiment._asdict(),
-        "schedule": options,
+        "options": setting._asdict(),
+        "schedule": schedule,
         "rows": [len(part) for part in rows],
         **outcome(circuit, history, local[2], threads),
     }
@@ -157,8 +148,10 @@ def improvements(records: Records, datasets: Sequence[str]) -> list[Row]:
     rows = []
     for dataset in datasets:
         if all(run in records for run in cluster_runs(dataset, seed=0)):
-            own = [_compared(records, dataset, cluster) for cluster in range(EXPERIMENTS[dataset].clusters)]
-            rows += sorted(own, key=lambda row: row["improvement"])
+            clusters = range(CLUSTER_SETTINGS[dataset].clusters)
+            rows += sorted(
+                (_row(records, dataset, cluster) for cluster in clusters), key=lambda row: row["improvement"]
+            )
     return rows
 
 
@@ -173,28 +166,32 @@ def summaries(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _compared(records: Records, dataset: str, cluster: int) -> Row:
+def _row(records: Records, dataset: str, cluster: int) -> Row:
     """Both methods on one cluster."""
-    found = {}
-    for method in BOTH:
-        runs = (ClusterRun(dataset, EXPERIMENTS[dataset].clusters, cluster, method, seed) for seed in count())
-        found[method] = [records[run] for run in takewhile(records.__contains__, runs)]
-    means = {method: fmean(record["test"] for record in found[method]) for method in BOTH}
+    by_method = {method: _records_of(records, dataset, cluster, method) for method in BOTH_METHODS}
+    means = {method: fmean(record["test"] for record in by_method[method]) for method in BOTH_METHODS}
     variables = prod(images.IMAGE_SETS[dataset].shape)
     return {
         "dataset": dataset,
         "cluster": cluster,
-        "size": found["hyperspn"][0]["rows"][0],
+        "size": by_method["hyperspn"][0]["rows"][0],
         **means,
         "improvement": means["hyperspn"] - means["weight_decay"],
-        **{f"{method}_bits": images.bits_per_dimension(means[method], variables, SCALE) for method in BOTH},
-        **{f"{method}_seeds": len(found[method]) for method in BOTH},
+        **{f"{method}_bits": images.bits_per_dimension(means[method], variables, SCALE) for method in BOTH_METHODS},
+        **{f"{method}_seeds": len(by_method[method]) for method in BOTH_METHODS},
     }
+
+
+def _records_of(records: Records, dataset: str, cluster: int, method: str) -> list[Record]:
+    """The records of a method on a cluster, for seeds 0, 1, 2 ... as far as there are any."""
+    clusters = CLUSTER_SETTINGS[dataset].clusters
+    runs = (ClusterRun(dataset, clusters, cluster, method, seed) for seed in count())
+    return [records[run] for run in takewhile(records.__contains__, runs)]
 
 
 def _summary(dataset: str, rows: list[Row]) -> Row:
     shares = np.array([row["size"] for row in rows]) / sum(row["size"] for row in rows)
-    averaged = (*BOTH, "improvement", *(f"{method}_bits" for method in BOTH))
+    averaged = (*BOTH_METHODS, "improvement", *(f"{method}_bits" for method in BOTH_METHODS))
     means = {key: float(shares @ [row[key] for row in rows]) for key in averaged}
     errors = [share * (row["improvement"] - means["improvement"]) for share, row in zip(shares, rows, strict=True)]
     return {
@@ -214,7 +211,18 @@ def _folder(dataset: str, clusters: int) -> Path:
     return Path(dataset, f"{clusters}-clusters")
 
 
-def _read(path: Path, data: Dataset) -> Labels | None:
+def _cluster(data: Dataset, clusters: int) -> Labels:
+    train, valid, test = (torch.from_numpy(part).float() for part in data)
+    centers, train_labels = k_means(train, clusters)
+    parts = (train_labels, nearest(valid, centers), nearest(test, centers))
+    labels = Labels(*(part.numpy().astype(np.uint8) for part in parts))
+    for split, part in labels._asdict().items():
+        if empty := set(range(clusters)) - set(part.tolist()):
+            raise ValueError(f"expected {split} images in all of {clusters} clusters, found none in {empty}")
+    return labels
+
+
+def _read_labels(path: Path, data: Dataset) -> Labels | None:
     """The labels in a file, if there is one."""
     if not path.is_file():
         return None
@@ -222,7 +230,25 @@ def _read(path: Path, data: Dataset) -> Labels | None:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
             labels = Labels(*(content[split] for split in Labels._fields))
     except (ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise ValueError(f"expected clusters, found a damaged file at {path}: restore it") from error
+        raise ValueError(f"the clusters in {path} are damaged: restore the file") from error
     if [len(part) for part in labels] != [len(part) for part in data]:
         raise ValueError(f"expected the clusters of {[*map(len, data)]} images in {path}, found {[*map(len, labels)]}")
     return labels
+
+
+def _draw_means(path: Path, means: NDArray, shape: tuple[int, ...]) -> None:
+    """Draws the mean images of clusters in a grid that is wider than high."""
+    down = max(rows for rows in range(1, isqrt(len(means)) + 1) if len(means) % rows == 0)
+    write_grid(path, means.reshape(down, -1, means.shape[1]), image_shape(means.shape[1], shape), 0, SCALE)
+
+
+def _schedule(setting: ClusterSetting, circuit: Circuit, rows: int) -> dict[str, Any]:
+    """Arguments of `fit`: an evaluation after each epoch, and weight decay for all but the network."""
+    epoch = ceil(rows / setting.batch_size)
+    groups = [group["name"] for group in circuit.parameter_groups() if group["name"] != "network"]
+    return {
+        "steps": setting.epochs * epoch,
+        "evaluate_every": epoch,
+        "batch_size": setting.batch_size,
+        "weight_decay": dict.fromkeys(groups, WEIGHT_DECAY),
+    }
