@@ -1,7 +1,11 @@
 import json
+import os
 import struct
+import subprocess
+import sys
 
 from contextlib import suppress
+from dataclasses import dataclass
 from errno import ENOSPC
 
 import numpy as np
@@ -10,11 +14,16 @@ import torch
 
 from safetensors import safe_open
 from safetensors.torch import save_file
-from worlds import STRUCTURES, make, mixed_families
+from worlds import STRUCTURES, all_worlds, make, mixed_families
 
 import hyperspn
 
-from hyperspn import SPN, Categorical, Gaussian, HyperSPN
+from hyperspn import SPN, Categorical, Circuit, Gaussian, HyperSPN, fit
+from hyperspn.files import tensors_to_bytes
+from hyperspn.learning.em import EM
+from hyperspn.leaves import Leaves
+from hyperspn.structures import binary_trees
+from hyperspn.weights import DirectWeights, Sectors
 
 SOURCES = ("direct", "hyper", "direct EiNet", "hyper EiNet")
 
@@ -149,10 +158,10 @@ def put(*path_and_value):
         put("spare_sectors", -3),
         put("leaves", []),
         put("leaves", 0, {"name": "Categorical", "categories": 10**12}),
-        put("leaves", 0, {"name": "Poisson"}),
+        put("leaves", 0, {"name": []}),
+        put("num_variables", float("nan")),
         put("leaves", 0, {"name": "Categorical", "code": "import os"}),
         put("weights", {"name": "DirectWeights"}),
-        put("weights", {"name": "__import__"}),
         put("weights", "hidden", [20, 10**12]),
         put("weights", "hidden", "ab"),
         put("weights", "hidden", [1] * 1_000_000),
@@ -182,6 +191,11 @@ def test_headers_that_are_no_configuration_are_refused(file, config):
     [
         {"mixture": torch.zeros(3)},
         {"mixture": torch.full((2,), torch.nan)},
+        {"mixture": torch.tensor([0.0, torch.inf])},
+        {"mixture": torch.full((2,), -torch.inf)},
+        {"weights.embeddings": torch.full((47, 5), -torch.inf)},
+        {"leaves.raw.1": torch.full((3, 2, 2), torch.inf)},
+        {"leaves.raw.1": torch.full((3, 2, 2), -torch.inf)},
         {"mixture": torch.zeros(2, dtype=torch.int64)},
         {"mixture": torch.zeros(2, dtype=torch.float64)},
         {"mixture": None},
@@ -198,6 +212,99 @@ def test_tampered_tensors_are_refused(file, tensors):
     rewrite(file, **tensors)
     with pytest.raises(ValueError, match="inconsistent"):
         hyperspn.load(file)
+
+
+@pytest.mark.parametrize("name", ["partition_counts", "arities", "leaf_sizes"])
+def test_counts_whose_sum_wraps_around_do_not_end_the_process(file, name):
+    with safe_open(file, framework="pt") as old:
+        counts = old.get_tensor(f"structure.{name}").long()
+    counts[:4] += 2**62
+    rewrite(file, **{f"structure.{name}": counts})
+    opened = f"import hyperspn; hyperspn.load({str(file)!r})"
+    result = subprocess.run([sys.executable, "-c", opened], check=False, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "ValueError: expected a complete model file" in result.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory cannot be bounded")
+def test_a_file_needs_memory_in_proportion_to_its_size(tmp_path):
+    structure = {"partition_counts": [0], "arities": [], "children": [], "leaf_sizes": [300_000]}
+    arrays = {name: np.array(values, np.int32) for name, values in structure.items()}
+    arrays["leaf_variables"] = np.arange(300_000, dtype=np.int32)
+    arrays = {f"structure.{name}": array for name, array in arrays.items()}
+    arrays["leaves.family_of"] = np.zeros(300_000, np.uint8)
+    leaves, weights = [{"name": "Categorical", "categories": 2}], {"name": "DirectWeights", "init": "uniform"}
+    config = {"num_variables": 300_000, "spare_sectors": 0, "layer_size": 2, "product": "elementwise"}
+    header = json.dumps({**config, "leaves": leaves, "weights": weights, "notes": {}})
+    arrays |= {"mixture": np.zeros(1, np.float32), "weights.logits.0": np.zeros((1, 4), np.float32)}
+    arrays["leaves.raw.0"] = np.zeros((300_000, 2, 0), np.float32)
+    path = tmp_path / "model"
+    path.write_bytes(tensors_to_bytes(arrays, {"format": "hyperspn", "version": "1", "config": header}))
+    assert path.stat().st_size < 2e6
+    opened = f"import resource, hyperspn; hyperspn.load({str(path)!r}, engine='layered')\n"
+    opened += "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    result = subprocess.run([sys.executable, "-c", opened], check=True, capture_output=True, text=True)
+    assert int(result.stdout) < 1_000_000  # kilobytes
+
+
+def test_a_huge_layer_of_factored_weights_is_refused(tmp_path):
+    circuit = HyperSPN(3, 2, 2, weights="factored", structure=binary_trees(3, 2, shared=True))
+    circuit.save(tmp_path / "model")
+    rewrite(tmp_path / "model", put("layer_size", 200_000))
+    with pytest.raises(ValueError, match=r"found \d+ in a replica"):
+        hyperspn.load(tmp_path / "model")
+
+
+def test_weights_that_em_has_made_zero_are_saved_and_loaded(tmp_path):
+    circuit = SPN(4, 2, 2)
+    rows = torch.tensor([[0, 0, 1, 1]] * 3)
+    EM(circuit).step(rows)
+    assert any((logits == -torch.inf).any() for logits in circuit.weights.logits)
+    circuit.save(tmp_path / "model")
+    again = hyperspn.load(tmp_path / "model")
+    assert torch.equal(again.log_prob(rows), circuit.log_prob(rows))
+    logits = circuit.weights.logits[0].detach().clone()
+    logits[0] = -torch.inf
+    rewrite(tmp_path / "model", **{"weights.logits.0": logits})
+    with pytest.raises(ValueError, match="a weight > 0 in every sum"):
+        hyperspn.load(tmp_path / "model")
+
+
+@dataclass(frozen=True)
+class Coin(Categorical):
+    """A family that the library does not have."""
+
+
+class Loaded(DirectWeights):
+    """A weight source that the library does not have."""
+
+
+def test_circuits_of_classes_that_others_wrote(tmp_path):
+    sectors = Sectors(binary_trees(3, 2), 2, [2] * 3)
+    circuit = Circuit(sectors, Leaves([Coin(2)] * 3), Loaded(sectors))
+    circuit.save(tmp_path / "model")
+    again = hyperspn.load(tmp_path / "model", classes=[Coin, Loaded])
+    assert torch.equal(again.log_prob(all_worlds(again)), circuit.log_prob(all_worlds(circuit)))
+    for classes, missing in (([], "Coin"), ([Coin], "Loaded")):
+        with pytest.raises(ValueError, match=rf"class '{missing}' that is not one of .* load\(path, classes="):
+            hyperspn.load(tmp_path / "model", classes=classes)
+
+
+def test_equal_runs_have_equal_files_in_every_process(tmp_path, one_thread):
+    written(tmp_path / "here")
+    script = "import sys; from test_circuit import written; written(sys.argv[1])"
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.path.dirname(__file__)}
+    subprocess.run([sys.executable, "-c", script, tmp_path / "there"], check=True, env=environment)
+    assert (tmp_path / "here").read_bytes() == (tmp_path / "there").read_bytes()
+
+
+def written(path):
+    """Saves what two equal runs end with."""
+    torch.set_num_threads(1)
+    circuit = HyperSPN(6, replicas=2, leaves=[Categorical(2), Gaussian(2)] * 3)
+    circuit.notes = {"names": ["größe", "color"], "seed": 3}
+    fit(circuit, torch.randint(2, (50, 6), generator=torch.Generator().manual_seed(0)), steps=10, progress=False)
+    circuit.save(path)
 
 
 def test_random_damage_never_crashes(file):

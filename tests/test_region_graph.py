@@ -1,3 +1,6 @@
+import tracemalloc
+
+import numpy as np
 import pytest
 
 from worlds import CATERPILLAR, SHARED, STRUCTURES, WIDE_LEAVES
@@ -69,3 +72,42 @@ def test_inconsistent_arrays_are_refused():
             RegionGraph(4, **{**arrays, name: arrays[name][:-1]})
     with pytest.raises(ValueError, match="spare_sectors"):
         RegionGraph(4, **arrays, spare_sectors=-1)
+
+
+@pytest.mark.parametrize("name", ["partition_counts", "arities", "leaf_sizes"])
+def test_counts_whose_sum_wraps_around_are_refused(name):
+    arrays = SHARED.arrays()
+    counts = arrays[name].copy()
+    counts[:4] += 2**62
+    assert counts.sum() == arrays[name].sum()
+    with pytest.raises(ValueError, match="counts that add up"):
+        RegionGraph(4, **{**arrays, name: counts})
+
+
+@pytest.mark.parametrize("num_variables", [float("nan"), 4.0, True, "4", None])
+def test_a_number_of_variables_is_a_whole_number(num_variables):
+    with pytest.raises(ValueError, match="num_variables"):
+        RegionGraph(num_variables, **SHARED.arrays())
+
+
+def test_a_variable_that_hides_a_missing_one_is_found():
+    leaves = [{"variables": [v]} for v in range(3)]
+    with pytest.raises(ValueError, match="roots over all 3 variables, each once"):
+        RegionGraph.from_regions([*leaves, {"partitions": [[0, 0, 1]]}, {"partitions": [[0, 1, 2]]}])
+
+
+def test_scopes_that_double_in_each_region_are_refused_at_once():
+    regions = [{"variables": [0]}, *({"partitions": [[region, region]]} for region in range(5000))]
+    with pytest.raises(ValueError, match="overlap in region 1"):
+        RegionGraph.from_regions(regions)
+
+
+def test_many_variables_need_no_more_memory_than_their_number():
+    n = 300_000
+    none = np.array([], np.int64)
+    tracemalloc.start()
+    graph = RegionGraph(n, np.array([0]), none, none, np.array([n]), np.arange(n))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert graph.roots.tolist() == [0]
+    assert peak < 300 * n

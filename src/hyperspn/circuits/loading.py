@@ -1,83 +1,164 @@
-"""Loading: circuits from files that `Circuit.save` wrote."""
+"""Loading: circuits and mixtures from files that `save` wrote. Never runs code from a file; a bad one is a `ValueError`."""
 
 from __future__ import annotations
 
 import json
 import os
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor
 
-from ..leaves import Binomial, Categorical, Gaussian, Histogram, Leaves, Numeric
+from ..leaves import Binomial, Categorical, Gaussian, Histogram, LeafFamily, Leaves, Numeric
 from ..structures import RegionGraph
-from ..weights import DirectWeights, FactoredWeights, HyperWeights, Sectors
+from ..weights import DirectWeights, FactoredWeights, HyperWeights, Sectors, WeightSource
 from .circuit import FORMAT, FORMAT_VERSION, Circuit
 
-FAMILIES = {family.__name__: family for family in (Categorical, Gaussian, Binomial, Histogram, Numeric)}
-SOURCES = {source.__name__: source for source in (DirectWeights, HyperWeights, FactoredWeights)}
+Class = type[LeafFamily] | type[WeightSource]
+
+CLASSES: tuple[Class, ...] = (
+    Categorical,
+    Gaussian,
+    Binomial,
+    Histogram,
+    Numeric,
+    DirectWeights,
+    HyperWeights,
+    FactoredWeights,
+)
+MIXTURE = "mixture.safetensors"
+WEIGHTS_PER_PARAMETER = 1000  # of one replica with `FactoredWeights`, which number them all
 
 
-def load(path: str | os.PathLike[str], engine: str = "auto") -> Circuit:
-    """Reads a circuit that `Circuit.save` wrote. Never runs code from the file; a bad file is a `ValueError`."""
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"expected a model file, found none at {os.fspath(path)}")
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"expected a model file, found a damaged or foreign one at {path} ({error})") from error
+def load(path: str | os.PathLike[str], engine: str = "auto", classes: Sequence[Class] = ()) -> Circuit:
+    """Reads a circuit that `Circuit.save` wrote.
+
+    Arguments:
+        path: The file.
+        engine: How the circuit is evaluated (see `Circuit`).
+        classes: Leaf families and weight sources of your own that the circuit may be made of.
+    """
+    metadata, tensors = _read(path, "a model file")
     if metadata.get("format") != FORMAT:
         raise ValueError(f"expected a model file of {FORMAT}, found another kind of safetensors file at {path}")
     version = metadata.get("version", "")
     if not version.isdecimal() or int(version) > FORMAT_VERSION:
         raise ValueError(f"expected format version {FORMAT_VERSION} or older, found {version!r} in {path}")
+    known = {known.__name__: known for known in (*CLASSES, *classes)}
     try:
-        return _rebuild(json.loads(metadata["config"]), tensors, engine)
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-        MemoryError,
-    ) as error:
+        config = json.loads(metadata["config"])
+        unknown = [part["name"] for part in (*config["leaves"], config["weights"]) if part["name"] not in known]
+        circuit = None if unknown else _rebuild(config, tensors, known, engine)
+    except Exception as error:
         raise ValueError(f"expected a complete model file, found an inconsistent one at {path} ({error})") from error
+    if circuit is None:
+        raise ValueError(
+            f"{path} is made with a class {unknown[0]!r} that is not one of hyperspn's: "
+            "name it when you open the file, load(path, classes=[...])"
+        )
+    return circuit
 
 
-def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], engine: str) -> Circuit:
+def load_mixture(
+    folder: str | os.PathLike[str], engine: str = "auto", classes: Sequence[Class] = ()
+) -> tuple[list[Circuit], Tensor, Tensor, float]:
+    """Reads what a mixture is made of: its components, their weights and centers, and the scale."""
+    path = Path(folder) / MIXTURE
+    if not path.is_file():
+        raise FileNotFoundError(f"expected the folder of a mixture, found no {MIXTURE} in {folder}")
+    tensors = _read(path, "a mixture")[1]
+    try:
+        log_weights, centers, scale = (tensors[name] for name in ("log_weights", "centers", "scale"))
+        weights = log_weights.exp()  # (components,)
+        is_sound = weights.ndim == 1 and abs(weights.sum().item() - 1) < 1e-3 and bool(centers.isfinite().all())
+        dtypes = {tensor.dtype for tensor in (log_weights, centers, scale)}
+        if not is_sound or not dtypes <= {torch.float32, torch.float64} or not 0 < scale.item() < torch.inf:
+            raise ValueError("weights, centers or scale that are none")
+    except Exception as error:
+        raise ValueError(f"expected a mixture, found a damaged or foreign file at {path} ({error})") from error
+    paths = [component_file(folder, component) for component in range(len(weights))]
+    if absent := [path for path in paths if not path.is_file()]:
+        raise ValueError(f"expected a mixture of {len(paths)} components, found no file at {absent[0]}")
+    return [load(path, engine, classes) for path in paths], weights, centers, scale.item()
+
+
+def component_file(folder: str | os.PathLike[str], component: int) -> Path:
+    return Path(folder) / f"component-{component:03d}.safetensors"
+
+
+def _read(path: str | os.PathLike[str], what: str) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The metadata and the tensors of a safetensors file."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"expected {what}, found none at {os.fspath(path)}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return file.metadata() or {}, {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"expected {what}, found a damaged or foreign one at {path} ({error})") from error
+
+
+def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], known: dict[str, Class], engine: str) -> Circuit:
     """Builds the circuit without memory for its parameters, and puts those of the file in, if they fit."""
     prefix = "structure."
     arrays = {name.removeprefix(prefix): tensors.pop(name).numpy() for name in list(tensors) if name.startswith(prefix)}
     structure = RegionGraph(config["num_variables"], **arrays, spare_sectors=config["spare_sectors"])
-    distinct = [_named(FAMILIES, family) for family in config["leaves"]]
+    distinct = [_named(known, family) for family in config["leaves"]]
     families = [distinct[index] for index in tensors.pop("leaves.family_of").tolist()]
     widths = [family.width for family in families]
     sectors = Sectors(structure, config["layer_size"], widths, config.get("product", "elementwise"))
-    if len(config["weights"].get("hidden", ())) > len(tensors):
-        raise ValueError(f"expected a network of {len(tensors)} parameters, found more layers")
+    _check_size(config["weights"], sectors, tensors)
     with torch.device("meta"):
-        circuit = Circuit(sectors, Leaves(families), _named(SOURCES, config["weights"], sectors), engine)
+        circuit = Circuit(sectors, Leaves(families), _named(known, config["weights"], sectors), engine)
     expected = {name: tuple(value.shape) for name, value in circuit.state_dict().items()}
-    found = {name: tuple(value.shape) for name, value in tensors.items()}
-    if expected != found:
-        raise ValueError(f"expected parameters {expected}, found {found}")
+    shapes = {name: tuple(value.shape) for name, value in tensors.items()}
+    if expected != shapes:
+        raise ValueError(f"expected parameters {expected}, found {shapes}")
     if {value.dtype for value in tensors.values()} not in ({torch.float32}, {torch.float64}):
         raise ValueError("expected parameters of float32 or float64")
-    if any(value.isnan().any() for value in tensors.values()):
-        raise ValueError("expected numbers as parameters, found NaN")
     circuit.load_state_dict(tensors, assign=True)
+    _check_numbers(circuit)
     circuit.notes = dict(config["notes"])
     return circuit
 
 
-def _named(choices: dict[str, Any], config: dict[str, Any], *arguments: Any) -> Any:
+def _named(known: dict[str, Class], config: dict[str, Any], *arguments: Any) -> Any:
     options = dict(config)
-    return choices[options.pop("name")](*arguments, **options)
+    return known[options.pop("name")](*arguments, **options)
+
+
+def _check_size(config: dict[str, Any], sectors: Sectors, tensors: dict[str, Tensor]) -> None:
+    """Refuses what would need far more time or memory than the file is large."""
+    if len(config.get("hidden", ())) > len(tensors):
+        raise ValueError(f"expected a network of {len(tensors)} parameters, found more layers")
+    stored = sum(value.numel() for value in tensors.values())
+    weights = sectors.num_weights / len(sectors.structure.roots)
+    if config["name"] == FactoredWeights.__name__ and weights > WEIGHTS_PER_PARAMETER * stored:
+        raise ValueError(f"expected weights for {stored} parameters, found {weights:.0f} in a replica")
+
+
+def _check_numbers(circuit: Circuit) -> None:
+    """Refuses NaN and infinity as parameters. Only a weight may be zero, its logarithm -inf, beside others in a sum."""
+    weights = ("mixture", "weights.") if isinstance(circuit.weights, DirectWeights) else ("mixture",)
+    has_zeros = False
+    for name, value in circuit.state_dict().items():
+        is_zero = value == -torch.inf
+        if not (value < torch.inf).all() or (is_zero.any() and not name.startswith(weights)):
+            raise ValueError(f"expected finite numbers as parameters, found others in {name}")
+        has_zeros |= bool(is_zero.any())
+    if has_zeros and any((logits.amax(-1) == -torch.inf).any() for logits in _sums(circuit)):
+        raise ValueError("expected a weight > 0 in every sum, found a sum without")
+
+
+def _sums(circuit: Circuit) -> Iterator[Tensor]:
+    """The unnormalized weights of all sums, one in each row of the last axis."""
+    yield circuit.mixture
+    for layer in circuit.sectors.layers:
+        if layer.has_sums:
+            yield from layer.sums(circuit.weights(layer.kind_index, layer.sectors.flatten()))

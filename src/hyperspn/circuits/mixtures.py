@@ -11,14 +11,12 @@ from typing import Any
 
 import torch
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Generator, Tensor, nn
 
 from ..files import tensors_to_bytes, write
 from ..leaves.evidence import Evidence, Rows, as_tensor
 from .circuit import Circuit
-from .loading import load
+from .loading import MIXTURE, component_file, load_mixture
 
 
 class ClusterMixture(nn.Module):
@@ -141,24 +139,17 @@ class ClusterMixture(nn.Module):
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes a folder: one file for each component, and last the one that joins them."""
         Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / MIXTURE).unlink(missing_ok=True)
         for c, circuit in enumerate(self.components):
-            circuit.save(_component_file(folder, c))
+            circuit.save(component_file(folder, c))
         tensors = {"log_weights": self.log_weights, "centers": self.centers, "scale": torch.tensor(self.scale)}
         arrays = {name: value.cpu().numpy() for name, value in tensors.items()}
-        write(Path(folder) / "mixture.safetensors", tensors_to_bytes(arrays))
+        write(Path(folder) / MIXTURE, tensors_to_bytes(arrays))
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> ClusterMixture:
         """Reads a mixture that `save` wrote."""
-        path = Path(folder) / "mixture.safetensors"
-        if not path.is_file():
-            raise FileNotFoundError(f"expected the folder of a mixture, found no mixture.safetensors in {folder}")
-        try:
-            content = load_file(path)
-            components = [load(_component_file(folder, c)) for c in range(len(content["log_weights"]))]
-            return cls(components, content["log_weights"].exp(), content["centers"], content["scale"].item())
-        except (SafetensorError, KeyError) as error:
-            raise ValueError(f"expected a mixture, found a damaged or foreign file at {path} ({error})") from error
+        return cls(*load_mixture(folder))
 
     @property
     def _is_discrete(self) -> bool:
@@ -187,7 +178,3 @@ class ClusterMixture(nn.Module):
                 own = (chosen == c).nonzero()[:, 0]
                 rows[own] = draw(c, own).to(rows.dtype)
         return rows.long() if self._is_discrete else rows
-
-
-def _component_file(folder: str | os.PathLike[str], component: int) -> Path:
-    return Path(folder) / f"component-{component:03d}.safetensors"

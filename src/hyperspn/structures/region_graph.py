@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import secrets
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, pairwise
@@ -12,6 +13,8 @@ from itertools import islice, pairwise
 import numpy as np
 
 from numpy.typing import ArrayLike, NDArray
+
+from ..checks import whole
 
 IntArray = NDArray[np.int64]
 
@@ -196,15 +199,11 @@ class RegionGraph:
     def _check_sizes(self) -> None:
         if self.num_regions == 0:
             raise ValueError("expected a region graph with at least one region, found none")
-        if self.spare_sectors < 0:
-            raise ValueError(f"expected spare_sectors >= 0, found {self.spare_sectors}")
-        for name, counts, total in (
-            ("arities", self.partition_counts, len(self.arities)),
-            ("children", self.arities, len(self.children)),
-            ("leaf_variables", self.leaf_sizes, len(self.leaf_variables)),
-        ):
-            if counts.sum() != total or (counts.size and counts.min() < 0):
-                raise ValueError(f"expected {counts.sum()} entries in {name}, found {total}")
+        whole("num_variables", self.num_variables, least=0)
+        whole("spare_sectors", self.spare_sectors, least=0)
+        _check_counts("arities", self.partition_counts, len(self.arities))
+        _check_counts("children", self.arities, len(self.children))
+        _check_counts("leaf_variables", self.leaf_sizes, len(self.leaf_variables))
         if len(self.leaf_regions) != len(self.leaf_sizes):
             raise ValueError(f"expected {len(self.leaf_regions)} leaf sizes, found {len(self.leaf_sizes)}")
         if (self.arities == 0).any() or (self.leaf_sizes == 0).any():
@@ -218,23 +217,25 @@ class RegionGraph:
             raise ValueError(f"expected each of {self.num_variables} variables in a leaf region, found fewer")
 
     def _check_scopes(self) -> None:
-        """Walks up once with scopes as bit masks, each dropped after its last use."""
-        pending = np.bincount(self.children, minlength=self.num_regions).tolist()
-        scopes: dict[int, int] = {}
+        """Walks up once, with one number for a region: the sum of random 128-bit numbers of its variables, and their count.
+
+        Scopes that differ have the same sum once in 2^128 times. A variable that a region counts twice is counted
+        twice in a root above it, where the sum is not that of all variables once.
+        """
+        numbers = [(secrets.randbits(128) << 64) + 1 for _ in range(self.num_variables)]
+        scopes: list[int] = []
         for region, variables, partitions in self._walk():
-            parts = [[scopes[child] for child in partition] for partition in partitions]
-            found = {_disjoint_union(region, part) for part in parts or [[1 << v for v in variables]]}
-            if len(found) > 1:
+            sums = {sum(scopes[child] for child in partition) for partition in partitions}
+            scopes.append(sums.pop() if sums else sum(numbers[variable] for variable in variables))
+            if sums:
                 raise ValueError(f"expected partitions of the same variables, found different ones in region {region}")
-            scopes[region] = found.pop()
-            for child in (child for partition in partitions for child in partition):
-                pending[child] -= 1
-                if pending[child] == 0:
-                    del scopes[child]
-        for root, scope in scopes.items():
-            if scope != (1 << self.num_variables) - 1:
+            if scopes[region] % 2**64 > self.num_variables:
+                raise ValueError(f"expected children with disjoint variables, found an overlap in region {region}")
+        everything = sum(numbers)
+        for root in self.roots.tolist():
+            if scopes[root] != everything:
                 raise ValueError(
-                    f"expected roots over all {self.num_variables} variables, found fewer in region {root}"
+                    f"expected roots over all {self.num_variables} variables, each once, found another in region {root}"
                 )
 
     def _walk(self) -> Iterator[tuple[int, list[int], list[list[int]]]]:
@@ -263,10 +264,7 @@ def _offsets(counts: IntArray) -> IntArray:
     return np.concatenate([[0], np.cumsum(counts)])
 
 
-def _disjoint_union(region: int, scopes: Sequence[int]) -> int:
-    union = 0
-    for scope in scopes:
-        if union & scope:
-            raise ValueError(f"expected children with disjoint variables, found an overlap in region {region}")
-        union |= scope
-    return union
+def _check_counts(name: str, counts: IntArray, total: int) -> None:
+    """Checks each count before their sum, which might wrap around."""
+    if (counts < 0).any() or (counts > total).any() or counts.sum() != total:
+        raise ValueError(f"expected counts that add up to the {total} entries of {name}, found others")
