@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..data import datasets as benchmarks
 from ..data import images
-from . import beyond, reports, svhn
+from . import beyond, reports, svhn, tables
 from .records import Records
 from .reports import Report, ReportColumn, Row
 from .runs import AnyRun, Run, Train, train
@@ -122,6 +122,29 @@ class BeyondArtifact(Artifact):
 
     def later_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
         return []
+
+
+class TablesArtifact(Artifact):
+    """Sampled rows of real tables, beside the published generators."""
+
+    def prepare(self, runs: Sequence[AnyRun], records: Records, data_dir: str | None) -> Train:
+        try:
+            from . import table_quality  # noqa: F401
+        except ImportError as error:
+            raise ValueError("sdmetrics and xgboost are not installed: pip install 'hyperspn[tables]'") from error
+        for name in dict.fromkeys(run.dataset for run in runs):
+            tables.load_parts(name, data_dir=data_dir)
+        return tables.train
+
+    def missing_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
+        return [run for run in tables.runs(datasets, seeds) if run not in records]
+
+    def later_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
+        return []
+
+    def report(self, records: Records, datasets: Sequence[str]) -> Report:
+        report = super().report(records, datasets)
+        return report._replace(others=tables.published({row["dataset"] for row in report.rows}))
 
 
 ARTIFACTS: dict[str, Artifact] = {
@@ -282,6 +305,33 @@ ARTIFACTS: dict[str, Artifact] = {
             ReportColumn("factored", "factored"),
             ReportColumn("best_tractable", "best tractable published"),
             ReportColumn("by", "by"),
+        ),
+    ),
+    "tables": TablesArtifact(
+        "Tables: sampled rows beside those of the published generators, whose times are on GPUs",
+        tuple(tables.TABLES),
+        tables.CHOSEN_BY,
+        5,
+        tables.means,
+        (
+            ReportColumn("dataset", "data set"),
+            ReportColumn("method", "method"),
+            ReportColumn("c2st_xgboost", "C2ST, XGBoost", digits=3, spread=True),
+            ReportColumn("c2st_logistic", "C2ST, logistic", digits=3),
+            ReportColumn("c2st_xgboost_held_out", "C2ST, XGBoost, held-out rows", digits=3),
+            ReportColumn("c2st_xgboost_training", "as many training rows", digits=3),
+            ReportColumn("shape", "Shape", digits=3),
+            ReportColumn("trend", "Trend", digits=3),
+            ReportColumn("wnmis", "wNMIS", digits=3),
+            ReportColumn("utility", "utility (AUC; beijing: RMSE)", digits=3),
+            ReportColumn("copies", "copies", digits=3),
+            ReportColumn("copies_held_out", "copies, held-out rows", digits=3),
+            ReportColumn("test_log_likelihood", "test log-likelihood"),
+            ReportColumn("parameters", "parameters"),
+            ReportColumn("train_seconds", "seconds to train", digits=0),
+            ReportColumn("sample_seconds", "to sample", digits=1),
+            ReportColumn("seeds", "seeds"),
+            ReportColumn("recipe", "recipe"),
         ),
     ),
 }

@@ -34,12 +34,16 @@ class ReportColumn(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Rows with all that is known, and the columns that are shown; a summary may follow."""
+    """Rows with all that is known, and the columns that are shown; a summary may follow.
+
+    Rows of other authors stand below ours of the same data set.
+    """
 
     title: str
     columns: Sequence[ReportColumn]
     rows: list[Row]
     summary: list[Row] | None = None
+    others: Sequence[Row] = ()
 
     @property
     def mean(self) -> Row | None:
@@ -53,14 +57,17 @@ class Report(NamedTuple):
     def only(self, datasets: Sequence[str]) -> Report:
         """The part about these data sets, in their order."""
 
-        def select(rows: list[Row]) -> list[Row]:
+        def select(rows: Sequence[Row]) -> list[Row]:
             return [row for dataset in datasets for row in rows if row["dataset"] == dataset]
 
-        return self._replace(rows=select(self.rows), summary=None if self.summary is None else select(self.summary))
+        summary = None if self.summary is None else select(self.summary)
+        return self._replace(rows=select(self.rows), summary=summary, others=select(self.others))
 
     def cells(self) -> list[list[tuple[str, bool]]]:
         """The text of each cell, and whether it is bold."""
-        rows = [*self.rows, *(self.summary or ()), *([self.mean] if self.mean else ())]
+        ours = [row.get("dataset") for row in self.rows]
+        rows = sorted([*self.rows, *self.others], key=lambda row: ours.index(row.get("dataset")))
+        rows += [*(self.summary or ()), *([self.mean] if self.mean else ())]
         return [[(_text(row, column), self._is_best(row, column)) for column in self.columns] for row in rows]
 
     def markdown(self) -> str:

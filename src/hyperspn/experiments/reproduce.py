@@ -151,7 +151,8 @@ def _count(number: int, noun: str) -> str:
 def _result(run: AnyRun, records: Records) -> str:
     """A finished run in one line."""
     record = records[run]
+    steps = f" at step {record['best_step']} of {record['steps']}" if "steps" in record else ""
     return (
         f"{run.dataset} {run.setting} seed {run.seed}: test {record['test']:.3f}, "
-        f"valid {record['valid']:.3f} at step {record['best_step']} of {record['steps']}, {record['seconds']:.0f} s"
+        f"valid {record['valid']:.3f}{steps}, {record['seconds']:.0f} s"
     )

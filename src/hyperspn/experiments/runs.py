@@ -97,10 +97,8 @@ def train(run: Run, folder: Path, data_dir: str | None, threads: int) -> tuple[R
 
 def outcome(circuit: Circuit, history: History, test: np.ndarray, threads: int) -> Record:
     """What a record says of a trained circuit: where, how long, and how well."""
-    system = f"{platform.system()} {platform.machine()}"
     return {
-        "versions": {"hyperspn": __version__, "torch": torch.__version__, "numpy": np.__version__},
-        "machine": {"system": system, "cores": joblib.cpu_count(), "threads": threads},
+        **surroundings(threads),
         "parameters": circuit.num_parameters,
         "steps": history.steps[-1],
         "best_step": history.best_step,
@@ -109,6 +107,15 @@ def outcome(circuit: Circuit, history: History, test: np.ndarray, threads: int) 
         "valid": history.best_valid,
         "test": _mean_log_prob(circuit, test),
         "curve": {"steps": history.steps, "train": _round(history.train), "valid": _round(history.valid)},
+    }
+
+
+def surroundings(threads: int) -> Record:
+    """What a record says of where it was made."""
+    system = f"{platform.system()} {platform.machine()}"
+    return {
+        "versions": {"hyperspn": __version__, "torch": torch.__version__, "numpy": np.__version__},
+        "machine": {"system": system, "cores": joblib.cpu_count(), "threads": threads},
     }
 
 

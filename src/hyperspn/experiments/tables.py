@@ -1,0 +1,225 @@
+"""Tables: how well sampled rows of real tables pass for real ones, beside the published generators."""
+
+from __future__ import annotations
+
+import os
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from ..data.datasets import data_folder
+from .published import PUBLISHED_TABLES
+from .records import Records
+from .reports import Row
+from .runs import Record, surroundings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ChosenBy = Literal["likelihood", "samples"]
+
+CHOSEN_BY: tuple[ChosenBy, ...] = ("likelihood", "samples")
+HELD_OUT, VALIDATION = 0.1, 0.1
+SECONDS_PER_VALUE = 1e-3
+METRICS = (
+    "c2st_xgboost",
+    "c2st_logistic",
+    "c2st_xgboost_held_out",
+    "c2st_xgboost_training",
+    "shape",
+    "trend",
+    "wnmis",
+    "utility",
+    "copies",
+    "copies_held_out",
+    "zeros_difference",
+    "values_outside",
+    "sample_seconds",
+)
+
+
+class RealTable(NamedTuple):
+    """A table of the benchmark: how many values it has, and how it is read.
+
+    Arguments:
+        target: The column that is predicted.
+        values: About how many cells are learned.
+        file: The table, if it has not the name of the data set.
+        split: Whether its test rows are a file of their own; otherwise a tenth of the rows is held out.
+        holes: The text that marks a hole; otherwise all text is a value.
+        missing_as_data: Whether holes are learned; otherwise rows with holes are left out.
+        drop: Columns that are left out.
+    """
+
+    target: str
+    values: int
+    file: str = ""
+    split: bool = False
+    holes: str = ""
+    missing_as_data: bool = False
+    drop: Sequence[str] = ()
+
+
+TABLES = {
+    "adult": RealTable("income", 488_000, split=True),
+    "beijing": RealTable("pm2.5", 451_000, holes="NA", drop=["No"]),
+    "default": RealTable("has_default", 648_000),
+    "magic": RealTable("class", 188_000),
+    "shoppers": RealTable("Revenue", 200_000),
+    "adult_holes": RealTable("income", 488_000, file="adult", split=True, holes="?", missing_as_data=True),
+}
+
+
+class Parts(NamedTuple):
+    """The rows of a table: to learn from, to choose by, and held out."""
+
+    train: pd.DataFrame
+    valid: pd.DataFrame
+    test: pd.DataFrame
+
+
+class Model(Protocol):
+    """What is asked of a model of a table."""
+
+    circuit: Any
+    recipe: Any
+
+    def sample(self, n: int, *, seed: int) -> pd.DataFrame: ...
+
+    def log_likelihood(self, table: pd.DataFrame) -> np.ndarray: ...
+
+
+class TableRun(NamedTuple):
+    """A table, what chooses among recipes, and a seed."""
+
+    dataset: str
+    chosen_by: ChosenBy
+    seed: int
+
+    @property
+    def setting(self) -> str:
+        return f"chosen by {self.chosen_by}"
+
+    @property
+    def path(self) -> Path:
+        return Path(self.dataset, "tables", f"{self.chosen_by}-seed{self.seed}.json")
+
+    @property
+    def core_seconds(self) -> float:
+        return TABLES[self.dataset].values * SECONDS_PER_VALUE
+
+
+def runs(names: Sequence[str], seeds: int) -> list[TableRun]:
+    """Models of these tables, chosen in both ways."""
+    return [TableRun(name, chosen_by, seed) for name in names for chosen_by in CHOSEN_BY for seed in range(seeds)]
+
+
+def load_parts(name: str, seed: int = 0, data_dir: str | os.PathLike[str] | None = None) -> Parts:
+    """Reads a table of the benchmark; the seed determines which of the training rows are validation rows."""
+    table = TABLES[name]
+    file = table.file or name
+    if table.split:
+        rows, test = (_read(f"{file}.{part}", table, data_dir) for part in ("train", "test"))
+    else:
+        rows, test = _deal(_read(file, table, data_dir), HELD_OUT, seed=0)
+    return Parts(*_deal(rows, VALIDATION, seed), test)
+
+
+def train(run: TableRun, folder: Path, data_dir: str | None, threads: int) -> tuple[TableRun, Record]:
+    """Learns a table, draws as many rows as it was learned and chosen by, and returns the record of their quality."""
+    from ..asking import fit_table  # type: ignore[attr-defined]
+    from .table_quality import quality
+
+    torch.set_num_threads(threads)
+    table, parts = TABLES[run.dataset], load_parts(run.dataset, run.seed, data_dir)
+    options = {"missing_as_data": table.missing_as_data, "folder": folder, "progress": False}
+    model, train_seconds = _timed(
+        lambda: fit_table(parts.train, valid=parts.valid, seed=run.seed, choose=run.chosen_by, **options)
+    )
+    sampled, sample_seconds = _timed(lambda: model.sample(len(parts.train) + len(parts.valid), seed=run.seed))
+    return run, {
+        **run._asdict(),
+        "recipe": str(model.recipe),
+        **surroundings(threads),
+        "parameters": model.circuit.num_parameters,
+        "seconds": round(train_seconds, 1),
+        "sample_seconds": round(sample_seconds, 2),
+        **_likelihoods(model, parts),
+        **quality(*parts, sampled, table.target),
+    }
+
+
+def means(records: Records, names: Sequence[str]) -> list[Row]:
+    """For each table, and each way to choose a recipe, the means over the seeds there are."""
+    rows = []
+    for name in names:
+        for chosen_by in CHOSEN_BY:
+            paths = (records.folder / name / "tables").glob(f"{chosen_by}-seed*.json")
+            seeds = sorted(int(path.stem.rpartition("seed")[2]) for path in paths)
+            if seeds:
+                rows.append(_mean_row([records[TableRun(name, chosen_by, seed)] for seed in seeds]))
+    return rows
+
+
+def published(names: Collection[str]) -> list[Row]:
+    """The published generators on these tables."""
+    return [row for row in PUBLISHED_TABLES if row["dataset"] in names]
+
+
+def _read(stem: str, table: RealTable, data_dir: str | os.PathLike[str] | None) -> pd.DataFrame:
+    import pandas as pd
+
+    folder = data_folder(data_dir)
+    paths = [] if folder is None else [folder / "tables" / f"{stem}.csv{end}" for end in (".gz", "")]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        raise FileNotFoundError(
+            f"no {stem}.csv or {stem}.csv.gz in the folder tables of the data directory or HYPERSPN_DATA"
+        )
+    rows = pd.read_csv(path, keep_default_na=False, na_values=[table.holes] if table.holes else [])
+    rows = rows.drop(columns=list(table.drop))
+    return rows if table.missing_as_data else rows.dropna(ignore_index=True)
+
+
+def _deal(rows: pd.DataFrame, share: float, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Deals rows at random into those that stay and a share of them."""
+    stay, dealt = np.split(np.random.default_rng(seed).permutation(len(rows)), [round((1 - share) * len(rows))])
+    return rows.iloc[stay].reset_index(drop=True), rows.iloc[dealt].reset_index(drop=True)
+
+
+def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    start = perf_counter()
+    return work(), perf_counter() - start
+
+
+def _likelihoods(model: Model, parts: Parts) -> Record:
+    """Mean log-likelihoods of a row in the table's units; rows that the model holds for impossible are counted apart."""
+    values = {
+        "valid": np.asarray(model.log_likelihood(parts.valid)),
+        "test": np.asarray(model.log_likelihood(parts.test)),
+    }
+    means = {part: float(rows[np.isfinite(rows)].mean()) for part, rows in values.items()}
+    return {**means, "impossible": {part: int((~np.isfinite(rows)).sum()) for part, rows in values.items()}}
+
+
+def _mean_row(records: list[Record]) -> Row:
+    """The record that all seeds of a table and a choice make together."""
+    first = records[0]
+    keys = {name: name for name in METRICS} | {"test_log_likelihood": "test", "train_seconds": "seconds"}
+    values = {name: [record[key] for record in records] for name, key in keys.items()}
+    return {
+        "dataset": first["dataset"],
+        "method": f"ours, chosen by {first['chosen_by']}",
+        "chosen_by": first["chosen_by"],
+        "recipe": " or ".join(dict.fromkeys(record["recipe"] for record in records)),
+        "seeds": len(records),
+        **{name: fmean(numbers) for name, numbers in values.items()},
+        **{f"{name}_std": stdev(numbers) if len(numbers) > 1 else None for name, numbers in values.items()},
+        "parameters": round(fmean(record["parameters"] for record in records)),
+    }
