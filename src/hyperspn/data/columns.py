@@ -12,6 +12,7 @@ import numpy as np
 
 from numpy.typing import NDArray
 
+from ..checks import counted
 from .dates import UNITS, DateFormat, seconds_of, times_of
 from .scales import Scale
 from .spelling import EXACT, Spelling
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MAX_DECIMALS = 8
 SHOWN = 20
 OTHER = "(other)"
+FALSE, TRUE = ("false", "f", "no", "n"), ("true", "t", "yes", "y")
 KINDS = ("categorical", "numeric", "date", "binary", "continuous")
 Category = str | int | float
 
@@ -83,10 +85,10 @@ class Column:
             raise ValueError(f"expected decimals 0..{MAX_DECIMALS} of column {self.name!r}, found {self.decimals}")
         if len(self.shares) != len(self.pooled) or not all(_is_finite(share) and share > 0 for share in self.shares):
             raise ValueError(f"expected a share > 0 of each pooled category of column {self.name!r}, found others")
-        if (self.unit in UNITS) != (self.kind == "date") or type(self.missing_as_data) is not bool:
-            raise ValueError(f"expected a unit of dates for column {self.name!r}, found {self.unit!r}")
-        if not isinstance(self.type, str):
-            raise ValueError(f"expected a type of column {self.name!r}, found {self.type!r}")
+        if (self.unit in UNITS) != (self.kind == "date") or not isinstance(self.type, str):
+            raise ValueError(f"expected a unit of dates and a type of column {self.name!r}, found others")
+        if type(self.missing_as_data) is not bool:
+            raise ValueError(f"expected missing_as_data True or False, found {self.missing_as_data!r}")
 
     @property
     def is_numeric(self) -> bool:
@@ -151,7 +153,8 @@ class Column:
             if pa.types.is_string(values.type):
                 return _on_levels((self.format or DateFormat("%Y-%m-%d")).parse, values) / length
             return to_numpy(seconds_of(values)) / length if pa.types.is_temporal(values.type) else numbers_of(values)
-        numbers = numbers_of(values, self.spelling)
+        is_boolean = bool(self.categories) and isinstance(self.categories[0], bool)
+        numbers = truths_of(values) if is_boolean else numbers_of(values, self.spelling)
         infinite = np.isinf(numbers)
         if infinite.any():
             raise ValueError(
@@ -183,6 +186,10 @@ class Column:
         known = pa.array([*self.categories, *self.pooled])
         text = values if pa.types.is_string(values.type) else values.cast(pa.string())
         codes = to_numpy(pc.cast(pc.index_in(text, value_set=known), pa.float64()))
+        truths = truths_of(known)
+        if sorted(truths) == [0, 1] and np.isnan(codes).any():  # booleans in another spelling
+            others = truths_of(values)
+            codes = np.where(np.isnan(codes), np.where(others == truths[0], 0.0, 1.0 + 0 * others), codes)
         return np.minimum(codes, len(self.categories))
 
     def _codes_of_numbers(self, numbers: NDArray[np.float64], strict: bool, notes: list[str]) -> NDArray[np.float64]:
@@ -195,8 +202,8 @@ class Column:
         if unseen.any() and not strict and self.type != "bool":
             example = numbers[unseen.argmax()]
             notes.append(
-                f"{unseen.sum():,} cells of column {self.name!r} have whole numbers that the model has not seen, like "
-                f"{example:g}: they count as the nearest, as {values[nearest[unseen.argmax()]]:g} here"
+                f"column {self.name!r}: unseen whole numbers in {counted(unseen.sum(), 'cell')} count as the nearest seen "
+                f"ones, like {example:g} as {values[nearest[unseen.argmax()]]:g}"
             )
             codes[unseen] = nearest[unseen]
         return np.minimum(codes, len(self.categories))
@@ -209,8 +216,8 @@ class Column:
         if strict:
             raise ValueError(f"expected {self.support()} in column {self.name!r}, found {value!r} in row {row + 1}")
         notes.append(
-            f"{misfits.sum():,} cells of column {self.name!r} have values that the model does not know, like {value!r} "
-            f"in row {row + 1}: they count as missing"
+            f"column {self.name!r}: unknown values in {counted(misfits.sum(), 'cell')}, like {value!r} in row {row + 1}, "
+            "count as missing"
         )
 
     def _check_bounds(self, numbers: NDArray[np.float64], notes: list[str]) -> None:
@@ -218,7 +225,7 @@ class Column:
         if outside.any():
             row = int(outside.argmax())
             notes.append(
-                f"{outside.sum():,} cells of column {self.name!r} are outside its bounds {self.bounds()}, like "
+                f"column {self.name!r}: values outside the bounds {self.bounds()} in {counted(outside.sum(), 'cell')}, like "
                 f"{numbers[row]:g} in row {row + 1}: such rows have probability 0"
             )
 
@@ -295,6 +302,20 @@ def numbers_of(values: pa.ChunkedArray, spelling: Spelling | None = None) -> NDA
     if pa.types.is_float32(values.type) or pa.types.is_float16(values.type):
         values = values.cast(pa.string())  # 1.1 and not 1.10000002384
     return to_numpy(values.cast(pa.float64(), safe=False))
+
+
+def truths_of(values: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Booleans and their usual spellings as 0 and 1, (rows,); NaN for all else."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_boolean(values.type):
+        return numbers_of(values)
+    if not pa.types.is_string(values.type):
+        numbers = numbers_of(values)
+        return np.where(np.isin(numbers, (0, 1)), numbers, nan)
+    places = pc.index_in(pc.utf8_lower(values), value_set=pa.array([*FALSE, *TRUE]))
+    return np.floor(to_numpy(pc.cast(places, pa.float64())) / len(FALSE))
 
 
 def arrow_type(name: str) -> pa.DataType:

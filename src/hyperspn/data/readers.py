@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..checks import did_you_mean
+from ..checks import counted, did_you_mean
 from .frames import MISSING, check_names, standard_table, table_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _with_holes(table: pa.Table, words: Collection[str], notes: list[str]) -> pa
             trimmed = pc.if_else(known, trimmed, None)
         table = table.set_column(i, name, trimmed)
     notes += [
-        f"{word!r} counts as missing: {count:,} cells of {_listed(places[word])}"
+        f"{word!r} counts as missing: {counted(count, 'cell')} of {_listed(places[word])}"
         for word, count in counts.most_common()
         if word
     ]
@@ -137,6 +137,8 @@ def _read_csv(content: bytes, suffix: str) -> pa.Table:
     delimiter = _delimiter(content, DELIMITERS.get(suffix, ","))
     tidy = content if _is_tidy(content, delimiter) else _tidied(content, delimiter)
     names, start = _header(tidy, delimiter)
+    if len(names) > 1 and (b"\n\n" in tidy or b"\n\r" in tidy):  # an empty line, or a cell with one
+        _check_lines(content, delimiter)
     columns = [str(i) for i in range(len(names))]
     if start == len(tidy):
         return pa.table([pa.array([], "string")] * len(names), names)
@@ -171,15 +173,15 @@ def _csv_rows(lines: Any, delimiter: str) -> Any:
     return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
 
 
-def _is_tidy(content: bytes, delimiter: str) -> bool:
+def _is_tidy(content: bytes, delimiter: str, block: int = BLOCK) -> bool:
     """Whether quotes stand only around whole cells, and in pairs within: then all readers agree about them."""
     if b'"' not in content:
         return b"\n" in content or b"\r" not in content
     text, edge = np.frombuffer(content, np.uint8), np.zeros(256, bool)
     edge[list(b'"\r\n' + delimiter.encode())] = True
     opened = 0
-    for start in range(0, len(text), BLOCK):
-        quotes = start + np.flatnonzero(text[start : start + BLOCK] == ord('"'))
+    for start in range(0, len(text), block):
+        quotes = start + np.flatnonzero(text[start : start + block] == ord('"'))
         before = text[(quotes[opened::2] - 1).clip(0)]
         after = text[(quotes[1 - opened :: 2] + 1).clip(max=len(text) - 1)]
         if not (edge[before].all() and edge[after].all()):

@@ -11,6 +11,7 @@ import numpy as np
 
 from numpy.typing import NDArray
 
+from ..checks import counted
 from .columns import Column, numbers_of, without_nan
 from .dates import UNITS, DateFormat, find_formats, seconds_of, unit_of
 from .readers import check_known
@@ -185,7 +186,8 @@ class _Values:
     def _spelled(self, spelling: Spelling, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         if not spelling.is_plain:
             self.facts["spelling"] = spelling
-            row = int(self.known.argmax())
+            marked = np.isnan(numbers_of(self.values)) & self.known
+            row = int((marked if marked.any() else self.known).argmax())
             self.notes.append(f"column {self.name!r}: {self.values[row].as_py()!r} is read as {numbers[row]:.15g}")
         return numbers
 
@@ -206,7 +208,7 @@ class _Values:
         strange = levels.filter(Spelling().parse(levels).is_null())
         if 0 < len(strange) <= FEW_STRANGE and len(levels) - len(strange) > FEW_ROWS:
             counts = {word: int(np.sum(np.asarray(self._cells(word)))) for word in strange.to_pylist()}
-            listed = ", ".join(f"{word!r} ({count:,} cells)" for word, count in counts.items())
+            listed = ", ".join(f"{word!r} ({counted(count, 'cell')})" for word, count in counts.items())
             self.notes.append(
                 f"column {self.name!r} has numbers but for {listed}: count them as missing, or they make it a column of strings"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ class Spelling:
 
     @property
     def is_plain(self) -> bool:
-        return self == Spelling(places=self.places)
+        return self == Spelling()
 
     def parse(self, text: pa.ChunkedArray) -> pa.ChunkedArray:
         """The numbers, null for what is none; ``007`` is none."""
@@ -85,8 +85,6 @@ def find_spelling(text: pa.Array) -> Spelling | None:
 
     A comma separates thousands only if it does so wherever it stands, and in every number that is large enough.
     """
-    import pyarrow.compute as pc
-
     ends = re.fullmatch(r"([^\d+.,-]?)[+-]?[\d.,].*?([^\d.,]*)", text[0].as_py(), re.ASCII | re.DOTALL)
     if ends is None:
         return None
@@ -96,11 +94,18 @@ def find_spelling(text: pa.Array) -> Spelling | None:
     for decimal, thousands in STYLES:
         spelling = Spelling(decimal, thousands, prefix, suffix)
         if all(spelling.parse(part).null_count == 0 for part in (text[:1], text[:100], text)):
-            cut = pc.utf8_slice_codeunits(text, 0, -len(suffix)) if suffix else text
-            fractions = pc.binary_length(pc.replace_substring_regex(cut, rf"^[^{decimal}]*[{decimal}]?", ""))
-            places = set(fractions.unique().to_pylist())
-            return Spelling(decimal, thousands, prefix, suffix, places.pop() if len(places) == 1 else None)
+            return spelling if spelling.is_plain else replace(spelling, places=_places(spelling, text))
     return None
+
+
+def _places(spelling: Spelling, text: pa.Array) -> int | None:
+    """How many decimals all these numbers have, if equally many."""
+    import pyarrow.compute as pc
+
+    mark, end = re.escape(spelling.decimal), re.escape(spelling.suffix)
+    decimals = pc.replace_substring_regex(text, rf"^[^{mark}]*{mark}?|{end}$", "")
+    lengths = pc.binary_length(decimals).unique()
+    return lengths[0].as_py() if len(lengths) == 1 else None
 
 
 def is_too_long(text: pa.Array, numbers: NDArray[np.float64]) -> bool:
