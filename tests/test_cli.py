@@ -221,7 +221,7 @@ def test_imputation_fills_the_holes_only(run, people, tmp_path):
         ("query {run} --given color --of price", "expected evidence like"),
         ("query {run} --of prize", "did you mean price"),
         ("sample {run} -n 0", ">= 1"),
-        ("sample {run} --out s.xls", ".csv or .tsv"),
+        ("sample {run} --out s.xls", "expected a file .csv, .tsv"),
         ("impute {run} nothing.csv", "found no file"),
     ],
 )

@@ -22,6 +22,11 @@ def number(name: str, value: float) -> float:
     return float(value)
 
 
+def counted(count: int, noun: str) -> str:
+    """So many things: ``1 cell``, ``1,234 cells``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The end of an error message: the names most like an unknown one, if any."""
     close = get_close_matches(name, names)

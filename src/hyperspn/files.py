@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import safetensors.numpy
 
@@ -14,19 +16,26 @@ from numpy import ndarray
 
 
 def write(path: str | os.PathLike[str], content: bytes | memoryview) -> None:
-    """Writes a file beside its place, makes sure that it is on the disk, and moves it into its place."""
+    """Writes a file in one go (see `draft`)."""
+    with draft(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def draft(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file to write into, beside its place; at the end it is on the disk, and moves into its place."""
     path = Path(path)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with open(draft, "wb") as file:
-            file.write(content)
+        with open(beside, "wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(path)
+        beside.replace(path)
     except OSError as error:
         raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
     finally:
-        draft.unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
 
 
 def tensors_to_bytes(arrays: Mapping[str, ndarray], metadata: Mapping[str, str] | None = None) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,7 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from ..circuits import Circuit, load
-from ..data import Schema, Table
+from ..data import Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class TableModel:
@@ -51,7 +54,7 @@ class TableModel:
         evidence, variable = self.schema.evidence(given), self.schema.index(column)
         answer: dict[str, Any] = {"log_p_given": float(self.log_likelihood(evidence)[0])}
         meaning = self.schema.columns[variable]
-        if meaning.is_continuous:
+        if meaning.is_numeric:
             mean, variance = (float(moment[0, variable]) for moment in self.circuit.moments(evidence))
             return answer | {"mean": mean * meaning.std + meaning.mean, "std": variance**0.5 * meaning.std}
         probabilities = self.circuit.marginals(evidence)[0, variable, : len(meaning.categories)].tolist()
@@ -63,6 +66,6 @@ class TableModel:
         generator = torch.Generator().manual_seed(seed)
         return self.circuit.sample_given(self.schema.evidence(given), n=n, generator=generator)[0].double().numpy()
 
-    def impute(self, table: Table) -> Table:
+    def impute(self, table: pa.Table) -> pa.Table:
         """The table with each hole filled by its best single guess, and all else as it was."""
         return self.schema.fill(table, self.circuit.impute(self.schema.encode(table)).double().numpy())

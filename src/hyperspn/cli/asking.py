@@ -9,8 +9,7 @@ import torch
 import typer
 
 from ..asking import TableModel
-from ..data import load_splits, pictures, read_table
-from ..data.readers import READERS
+from ..data import is_table, load_splits, pictures, read_table
 from .options import DataDir, Image, Json, Run, Seed, Split, integers
 from .output import print_values, write_or_print
 
@@ -31,10 +30,12 @@ def evaluate(
     """
     model = TableModel.load(run)
     notes = model.circuit.notes
-    if data is not None and Path(data).suffix.lower() in READERS:
+    if data is not None and is_table(data):
         x = model.schema.encode(read_table(data))
     else:
-        x = getattr(load_splits(data or notes["data"], notes["seed"], notes["drop"], data_dir), split.value)
+        x = getattr(
+            load_splits(data or notes["data"], notes["seed"], notes["drop"], data_dir, schema=model.schema), split.value
+        )
     found = {"rows": len(x), "log_likelihood": float(model.log_likelihood(x).mean())}
     print_values(found, list(found.items()), ("", str(run)), as_json)
 
@@ -86,7 +87,9 @@ def inpaint(
     circuit, schema = model.circuit, model.schema
     shape = pictures.image_shape(circuit.num_variables, integers(image))
     missing = pictures.half(shape, hide)
-    rows = load_splits(circuit.notes["data"], circuit.notes["seed"], circuit.notes["drop"], data_dir).test[:n]
+    rows = load_splits(
+        circuit.notes["data"], circuit.notes["seed"], circuit.notes["drop"], data_dir, schema=schema
+    ).test[:n]
     x = torch.as_tensor(rows).double()
     drawn = circuit.sample_given(x, missing, samples, torch.Generator().manual_seed(seed))  # (n, samples, variables)
     known = x.masked_fill(torch.from_numpy(missing), torch.nan)

@@ -6,21 +6,25 @@ import json
 import sys
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from ..data import Schema, Table, write_table
+from ..data import Schema, csv_text, write_table
+from ..data.writers import printable
 from ..experiments import Report
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SHORT = 20
 
 
-def write_or_print(table: Table, path: Path | None) -> None:
+def write_or_print(table: pa.Table, path: Path | None) -> None:
     if path is None:
-        print(table.to_csv(), end="")
+        print(printable(csv_text(table)), end="")
     else:
         write_table(table, path)
 

@@ -1,16 +1,20 @@
 """Data: tables and data sets, free of torch."""
 
-from .columns import Column, Schema
-from .readers import read_table, table_of, write_table
+from .columns import Column
+from .frames import like, table_of
+from .readers import is_table, read_table
 from .recognize import recognize
+from .schema import Schema
 from .splits import Splits, load_splits, split
-from .tables import Table
+from .writers import csv_text, write_table
 
 __all__ = [
     "Column",
     "Schema",
     "Splits",
-    "Table",
+    "csv_text",
+    "is_table",
+    "like",
     "load_splits",
     "read_table",
     "recognize",

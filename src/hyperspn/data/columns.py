@@ -2,237 +2,386 @@
 
 from __future__ import annotations
 
-import csv
 import re
 
 from dataclasses import asdict, dataclass
-from math import isfinite, log, nan
-from typing import Any
+from math import inf, nan
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from numpy.typing import NDArray
 
-from ..checks import did_you_mean
-from .tables import Table, as_objects, check_known, check_names, is_finite, missing_cells
+from ..checks import counted
+from .dates import UNITS, DateFormat, seconds_of, times_of
+from .scales import Scale
+from .spelling import EXACT, Spelling
 
-MAX_LEVELS = 20
-
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MAX_DECIMALS = 8
-
-
-NUMBER = re.compile(r"[+-]?(?!0\d)(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)  # 007 is a string
+SHOWN = 20
+OTHER = "(other)"
+FALSE, TRUE = ("false", "f", "no", "n"), ("true", "t", "yes", "y")
+KINDS = ("categorical", "numeric", "date", "binary", "continuous")
+Category = str | int | float
 
 
 @dataclass(frozen=True)
 class Column:
     """What the values of a column are, and how a circuit sees them.
 
+    Categories are seen as codes: 0..c-1, then one for all pooled categories, if any, and one for "missing", if that is
+    data. Numbers are seen as they are, dates and times as numbers of their unit since 1970 or midnight; inf is "missing"
+    where that is data. NaN is unknown.
+
     Arguments:
         name: The name of the column.
-        kind: "binary" or "categorical", seen as codes 0..c-1, or "continuous", seen as (x - mean) / std.
-        categories: The values in the order of their codes, strings or numbers; none if continuous.
+        kind: "categorical", "numeric" or "date"; in files of version 0.1.0 also "binary", and "continuous", which a
+            circuit sees as (x - mean) / std.
+        categories: The values in the order of their codes: strings, numbers or booleans.
         mean: The mean of the training rows, if continuous.
         std: Their standard deviation, if continuous.
-        decimals: How many decimals the numbers have, if continuous and not too many; 0 for whole numbers.
+        decimals: How many decimals the numbers have, if not too many; 0 for whole numbers.
+        scale: The scale of a numeric or date column.
+        spelling: How text writes the numbers, if not plainly.
+        format: How text writes the dates.
+        unit: The unit of dates and times: day, hour, minute or second.
+        type: The Arrow type of the values; none for the plain text of a file.
+        pooled: Rare categories that share one code.
+        shares: Their shares of it: P(value) = P(other) times its share.
+        missing_as_data: Whether "missing" is a value like others.
     """
 
     name: str
     kind: str
-    categories: tuple[str | int | float, ...] = ()
+    categories: tuple[Category, ...] = ()
     mean: float = 0.0
     std: float = 1.0
     decimals: int | None = None
+    scale: Scale | None = None
+    spelling: Spelling | None = None
+    format: DateFormat | None = None
+    unit: str = ""
+    type: str = ""
+    pooled: tuple[Category, ...] = ()
+    shares: tuple[float, ...] = ()
+    missing_as_data: bool = False
 
     def __post_init__(self) -> None:
         count = len(self.categories)
-        fits = {"binary": count == 2, "categorical": count > 0, "continuous": count == 0}
-        if not fits.get(self.kind, False):
+        fits = {"binary": count == 2, "categorical": count > 0}.get(self.kind, self.kind in KINDS and count == 0)
+        if not fits or (self.kind in ("numeric", "date")) != (self.scale is not None):
             raise ValueError(
-                f"expected column {self.name!r} to be binary with 2 categories, categorical with some or continuous "
-                f"with none, found {self.kind} with {count}"
+                f"expected column {self.name!r} to be categorical with categories, or numeric or date with a scale, "
+                f"found {self.kind} with {count} categories"
             )
-        alike = all(isinstance(value, str) for value in self.categories) or all(map(is_finite, self.categories))
-        if not alike or list(self.categories) != sorted(set(self.categories)):
-            raise ValueError(f"expected strings or numbers in ascending order, found {self.categories}")
-        if not (is_finite(self.mean) and is_finite(self.std) and self.std > 0):
+        for values in (self.categories, self.pooled):
+            _check_categories(values)
+        if not (_is_finite(self.mean) and _is_finite(self.std) and self.std > 0):
             raise ValueError(f"expected finite mean and std > 0 of column {self.name!r}, found {self.mean}, {self.std}")
         if self.decimals is not None and (type(self.decimals) is not int or not 0 <= self.decimals <= MAX_DECIMALS):
             raise ValueError(f"expected decimals 0..{MAX_DECIMALS} of column {self.name!r}, found {self.decimals}")
+        if len(self.shares) != len(self.pooled) or not all(_is_finite(share) and share > 0 for share in self.shares):
+            raise ValueError(f"expected a share > 0 of each pooled category of column {self.name!r}, found others")
+        if (self.unit in UNITS) != (self.kind == "date") or not isinstance(self.type, str):
+            raise ValueError(f"expected a unit of dates and a type of column {self.name!r}, found others")
+        if type(self.missing_as_data) is not bool:
+            raise ValueError(f"expected missing_as_data True or False, found {self.missing_as_data!r}")
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether a circuit sees numbers: of a numeric column, of dates, or standardized ones."""
+        return self.kind in ("numeric", "date", "continuous")
 
     @property
     def is_continuous(self) -> bool:
+        """Whether a circuit sees standardized numbers, as in version 0.1.0."""
         return self.kind == "continuous"
+
+    @property
+    def size(self) -> int:
+        """The number of codes of a column with categories."""
+        return len(self.categories) + bool(self.pooled) + self.missing_as_data
+
+    @property
+    def labels(self) -> tuple[Category, ...]:
+        """What the codes stand for, in their order."""
+        missing = ("missing",) if self.missing_as_data and not self.is_numeric else ()
+        return (*self.categories, *((OTHER,) if self.pooled else ()), *missing)
 
     def support(self) -> str:
         """The possible values in words, for error messages."""
-        if self.is_continuous:
-            return "a number"
-        listed = ", ".join(map(repr, self.categories[:MAX_LEVELS]))
-        return f"one of {listed}{', ...' if len(self.categories) > MAX_LEVELS else ''}"
+        if self.is_numeric:
+            return "a date or time" if self.kind == "date" else "a number"
+        listed = ", ".join(map(repr, self.categories[:SHOWN]))
+        return f"one of {listed}{', ...' if len(self.categories) > SHOWN or self.pooled else ''}"
 
-    def encode(self, values: np.ndarray) -> NDArray[np.float64]:
-        """Codes or standardized numbers, (rows,); NaN for what is missing or not in the support."""
-        if self.is_continuous:
-            return (as_numbers(values) - self.mean) / self.std
-        if isinstance(self.categories[0], str):
-            codes = {category: float(code) for code, category in enumerate(self.categories)}
-            return np.array([nan if value is None else codes.get(str(value), nan) for value in values])
-        numbers, categories = as_numbers(values), np.array(self.categories, np.float64)
-        places = np.searchsorted(categories, numbers).clip(max=len(categories) - 1)
-        return np.where(categories[places] == numbers, places, nan)
+    def encode(
+        self, values: pa.ChunkedArray, strict: bool = False, notes: list[str] | None = None
+    ) -> NDArray[np.float64]:
+        """Codes or numbers, (rows,); NaN for what is missing or not in the support.
 
-    def decode(self, codes: NDArray[np.floating]) -> np.ndarray:
-        """The values that codes or standardized numbers stand for, (rows,), as objects."""
-        values, holes = np.full(len(codes), None, object), np.isnan(codes)
-        known = codes[~holes].astype(np.float64)
-        fits = np.isfinite(known) if self.is_continuous else np.isin(known, np.arange(len(self.categories)))
+        An unseen whole number counts as the nearest one among the categories, if these are whole numbers.
+
+        Arguments:
+            values: The values.
+            strict: Whether values that are not in the support are an error.
+            notes: A list to which a sentence is added about them.
+        """
+        notes = [] if notes is None else notes
+        values = without_nan(values)
+        holes = np.asarray(values.is_null())
+        if self.categories and isinstance(self.categories[0], str):
+            codes = self._codes_of_text(values)
+        else:
+            numbers = self.numbers(values)
+            codes = self._codes_of_numbers(numbers, strict, notes) if self.categories else numbers
+        self._check_known(values, np.isnan(codes) & ~holes, strict, notes)
+        self._check_bounds(codes, notes)
+        if self.missing_as_data:
+            codes[holes] = inf if self.is_numeric else self.size - 1
+        return (codes - self.mean) / self.std if self.is_continuous else codes
+
+    def numbers(self, values: pa.ChunkedArray) -> NDArray[np.float64]:
+        """A column as numbers in the column's units, (rows,); NaN for what is missing or none."""
+        import pyarrow as pa
+
+        if self.kind == "date":
+            length = UNITS[self.unit]
+            if pa.types.is_string(values.type):
+                return _on_levels((self.format or DateFormat("%Y-%m-%d")).parse, values) / length
+            return to_numpy(seconds_of(values)) / length if pa.types.is_temporal(values.type) else numbers_of(values)
+        is_boolean = bool(self.categories) and isinstance(self.categories[0], bool)
+        numbers = truths_of(values) if is_boolean else numbers_of(values, self.spelling)
+        infinite = np.isinf(numbers)
+        if infinite.any():
+            raise ValueError(
+                f"expected finite numbers in column {self.name!r}, found an infinite one in row "
+                f"{infinite.argmax() + 1}: drop or fix the column"
+            )
+        return numbers
+
+    def decode(self, codes: NDArray[np.floating], seed: int | None = None) -> pa.Array:
+        """The values that codes or numbers stand for, (rows,), null for NaN and for "missing".
+
+        Where pooled categories are meant, one is drawn by their shares, or without a seed it is the most frequent one.
+        """
+        codes = codes.astype(np.float64)
+        missing = (inf if self.is_numeric else self.size - 1) if self.missing_as_data else nan
+        holes = np.isnan(codes) | (codes == missing)
+        known = codes[~holes]
+        fits = np.isfinite(known) if self.is_numeric else np.isin(known, np.arange(self.size))
         if not fits.all():
-            expected = "a finite number" if self.is_continuous else f"a code 0..{len(self.categories) - 1}"
+            expected = "a finite number" if self.is_numeric else f"a code 0..{self.size - 1}"
             raise ValueError(f"expected {expected} in column {self.name!r}, found {known[~fits][0]:g}")
-        if not self.is_continuous:
-            values[~holes] = np.array(self.categories, object)[known.astype(int)]
-            return values
-        numbers = known * self.std + self.mean
-        numbers = numbers if self.decimals is None else numbers.round(self.decimals)
-        values[~holes] = [int(number) for number in numbers] if self.decimals == 0 else numbers
+        values = self._values(known) if self.is_numeric else self._categories(known.astype(int), seed)
+        return _spread(_cast(values, self.type), ~holes)
+
+    def _codes_of_text(self, values: pa.ChunkedArray) -> NDArray[np.float64]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        known = pa.array([*self.categories, *self.pooled])
+        text = values if pa.types.is_string(values.type) else values.cast(pa.string())
+        codes = to_numpy(pc.cast(pc.index_in(text, value_set=known), pa.float64()))
+        truths = truths_of(known)
+        if sorted(truths) == [0, 1] and np.isnan(codes).any():  # booleans in another spelling
+            others = truths_of(values)
+            codes = np.where(np.isnan(codes), np.where(others == truths[0], 0.0, 1.0 + 0 * others), codes)
+        return np.minimum(codes, len(self.categories))
+
+    def _codes_of_numbers(self, numbers: NDArray[np.float64], strict: bool, notes: list[str]) -> NDArray[np.float64]:
+        order = np.argsort(values := np.array([*self.categories, *self.pooled], np.float64))
+        places = np.searchsorted(values[order], numbers).clip(max=len(values) - 1)
+        upper, lower = order[places], order[(places - 1).clip(0)]
+        nearest = np.where(np.abs(values[lower] - numbers) < np.abs(values[upper] - numbers), lower, upper)
+        codes = np.where(values[nearest] == numbers, nearest, nan)
+        unseen = np.isnan(codes) & (numbers == np.floor(numbers)) & bool((values == np.floor(values)).all())
+        if unseen.any() and not strict and self.type != "bool":
+            example = numbers[unseen.argmax()]
+            notes.append(
+                f"column {self.name!r}: unseen whole numbers in {counted(unseen.sum(), 'cell')} count as the nearest seen "
+                f"ones, like {example:g} as {values[nearest[unseen.argmax()]]:g}"
+            )
+            codes[unseen] = nearest[unseen]
+        return np.minimum(codes, len(self.categories))
+
+    def _check_known(self, values: pa.ChunkedArray, misfits: NDArray[np.bool_], strict: bool, notes: list[str]) -> None:
+        if not misfits.any():
+            return
+        row = int(misfits.argmax())
+        value = values[row].as_py()
+        if strict:
+            raise ValueError(f"expected {self.support()} in column {self.name!r}, found {value!r} in row {row + 1}")
+        notes.append(
+            f"column {self.name!r}: unknown values in {counted(misfits.sum(), 'cell')}, like {value!r} in row {row + 1}, "
+            "count as missing"
+        )
+
+    def _check_bounds(self, numbers: NDArray[np.float64], notes: list[str]) -> None:
+        outside = self.outside(numbers)
+        if outside.any():
+            row = int(outside.argmax())
+            notes.append(
+                f"column {self.name!r}: values outside the bounds {self.bounds()} in {counted(outside.sum(), 'cell')}, like "
+                f"{numbers[row]:g} in row {row + 1}: such rows have probability 0"
+            )
+
+    def bounds(self) -> str:
+        """The bounds in words, like ``0..100``; nothing if there are none."""
+        if self.scale is None or (self.scale.lower, self.scale.upper) == (None, None):
+            return ""
+        return "..".join("" if bound is None else f"{bound:g}" for bound in (self.scale.lower, self.scale.upper))
+
+    def outside(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which numbers are outside the bounds, (rows,)."""
+        if self.scale is None:
+            return np.zeros(len(numbers), bool)
+        lower, upper = self.scale.ends
+        return (numbers < lower) | ((numbers > upper) & (numbers != inf))
+
+    def _categories(self, codes: NDArray[np.intp], seed: int | None) -> pa.Array:
+        import pyarrow as pa
+
+        other = codes == len(self.categories)
+        if self.pooled and other.any():
+            shares = np.array(self.shares) / np.sum(self.shares)
+            draw = (
+                shares.argmax()
+                if seed is None
+                else np.random.default_rng(seed).choice(len(shares), other.sum(), p=shares)
+            )
+            codes = codes.copy()
+            codes[other] += draw
+        values = [*self.categories, *self.pooled]
+        written = (
+            pa.array(values) if self.spelling is None else self.spelling.write(np.array(values, float), self.decimals)
+        )
+        return written.take(pa.array(codes))
+
+    def _values(self, numbers: NDArray[np.float64]) -> pa.Array:
+        import pyarrow as pa
+
+        if self.is_continuous:
+            numbers = numbers * self.std + self.mean
+            numbers = numbers if self.decimals is None else numbers.round(self.decimals)
+        elif self.scale is not None:
+            numbers = self.scale.round(numbers)
+        if self.kind == "date":
+            seconds = pa.array(numbers * UNITS[self.unit])
+            return self.format.write(seconds) if self.format else times_of(seconds, arrow_type(self.type))
+        if self.spelling is not None:
+            return self.spelling.write(numbers, self.decimals)
+        whole = self.decimals == 0 and (np.abs(numbers) <= EXACT).all()
+        return pa.array(numbers.astype(np.int64) if whole else numbers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The column as lists, strings and numbers, without what is as by default."""
+        entries = {key: value for key, value in asdict(self).items() if value != getattr(type(self), key, None)}
+        return entries | {"categories": list(self.categories)}
+
+    @classmethod
+    def from_dict(cls, entries: Any) -> Column:
+        """The column that `to_dict` wrote."""
+        nested = {"scale": Scale, "spelling": Spelling, "format": DateFormat}
+        made = {key: make(**entries[key]) for key, make in nested.items() if entries.get(key) is not None}
+        lists = {key: tuple(entries[key]) for key in ("categories", "pooled", "shares") if key in entries}
+        return cls(**{"categories": entries["categories"], **entries, **made, **lists})
+
+
+def numbers_of(values: pa.ChunkedArray, spelling: Spelling | None = None) -> NDArray[np.float64]:
+    """Values of any type as numbers, (rows,); NaN for what is missing or none."""
+    import pyarrow as pa
+
+    if pa.types.is_string(values.type):
+        return to_numpy((spelling or Spelling()).parse(values))
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    if pa.types.is_float32(values.type) or pa.types.is_float16(values.type):
+        values = values.cast(pa.string())  # 1.1 and not 1.10000002384
+    return to_numpy(values.cast(pa.float64(), safe=False))
+
+
+def truths_of(values: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Booleans and their usual spellings as 0 and 1, (rows,); NaN for all else."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_boolean(values.type):
+        return numbers_of(values)
+    if not pa.types.is_string(values.type):
+        numbers = numbers_of(values)
+        return np.where(np.isin(numbers, (0, 1)), numbers, nan)
+    places = pc.index_in(pc.utf8_lower(values), value_set=pa.array([*FALSE, *TRUE]))
+    return np.floor(to_numpy(pc.cast(places, pa.float64())) / len(FALSE))
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """The Arrow type of a name like ``timestamp[us, tz=UTC]``."""
+    import pyarrow as pa
+
+    zoned = re.fullmatch(r"timestamp\[(\w+), tz=(.+)\]", name)
+    if zoned:
+        return pa.timestamp(*zoned.groups())
+    decimal = re.fullmatch(r"(decimal\d+)\((\d+), (-?\d+)\)", name)
+    if decimal:
+        return getattr(pa, decimal[1])(int(decimal[2]), int(decimal[3]))
+    return pa.type_for_alias(name)
+
+
+def to_numpy(values: Any) -> NDArray[np.float64]:
+    import pyarrow as pa
+
+    return np.array(values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False))
+
+
+def _on_levels(function: Any, values: pa.ChunkedArray) -> NDArray[np.float64]:
+    """What a function makes of strings: it is called once with each that differs."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    levels = pc.unique(values).drop_null()
+    numbers = np.append(to_numpy(function(levels)), nan)
+    return numbers[to_numpy(pc.fill_null(pc.index_in(values, value_set=levels), pa.scalar(len(levels), pa.int32())))]
+
+
+def without_nan(values: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(values.type):
+        return values
+    return pc.if_else(pc.is_nan(values), None, values)
+
+
+def _cast(values: pa.Array, name: str) -> pa.Array:
+    """Values in the type of the table, where it can hold them."""
+    import pyarrow as pa
+
+    try:
+        return values.cast(arrow_type(name)) if name else values
+    except pa.ArrowInvalid:
         return values
 
 
-@dataclass(frozen=True)
-class Schema:
-    """The columns of a table: how it becomes an array for a circuit, and how arrays become tables again.
+def _spread(values: pa.Array, known: NDArray[np.bool_]) -> pa.Array:
+    """The known values in their rows, null elsewhere."""
+    import pyarrow as pa
 
-    Arguments:
-        columns: The columns, in the order of the circuit's variables.
-
-    Example:
-        >>> from hyperspn.data import recognize
-        >>> table = Table(("color", "size"), (np.array(["red", "blue", None], object), np.array([1.5, 2.5, 3.5])))
-        >>> schema = recognize(table)
-        >>> [column.kind for column in schema.columns]
-        ['binary', 'continuous']
-        >>> schema.encode(table)[:, 0]
-        array([ 1.,  0., nan])
-        >>> schema.evidence("color=red")
-        array([[ 1., nan]])
-    """
-
-    columns: tuple[Column, ...]
-
-    def __post_init__(self) -> None:
-        check_names(self.names)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.columns)
-
-    def index(self, name: str) -> int:
-        """The number of a column."""
-        check_known(name, self.names)
-        return self.names.index(name)
-
-    def encode(self, table: Table) -> NDArray[np.float64]:
-        """The table as codes and standardized numbers, (rows, variables), NaN where missing.
-
-        Columns are found by their names; others are ignored. Error messages count rows from 1.
-        """
-        x = np.empty((len(table), len(self.columns)))
-        found = dict(zip(table.names, table.columns, strict=True))
-        for variable, column in enumerate(self.columns):
-            if column.name not in found:
-                hint = did_you_mean(column.name, table.names)
-                raise ValueError(f"expected a column named {column.name!r}, found none{hint}")
-            values = found[column.name]
-            x[:, variable] = column.encode(values)
-            misfits = np.isnan(x[:, variable]) & ~missing_cells(values)
-            if misfits.any():
-                row = int(misfits.argmax())
-                value = values[row : row + 1].tolist()[0]
-                raise ValueError(
-                    f"expected {column.support()} in column {column.name!r}, found {value!r} in row {row + 1}"
-                )
-        return x
-
-    def decode(self, x: NDArray[np.floating]) -> Table:
-        """The table of codes and standardized numbers, (rows, variables), NaN where missing."""
-        if x.ndim != 2 or x.shape[1] != len(self.columns):
-            raise ValueError(f"expected x of shape (rows, {len(self.columns)}), found {x.shape}")
-        return Table(self.names, tuple(column.decode(codes) for column, codes in zip(self.columns, x.T, strict=True)))
-
-    def numbers(self, x: NDArray[np.floating]) -> NDArray[np.float64]:
-        """The values of codes and standardized numbers where all columns have numbers, (rows, variables)."""
-        try:
-            return np.stack([column.astype(np.float64) for column in self.decode(x).columns], 1)
-        except ValueError as error:
-            raise ValueError(f"expected columns of numbers, found others ({error})") from error
-
-    def fill(self, table: Table, x: NDArray[np.floating]) -> Table:
-        """The table with its missing values taken from an array, (rows, variables), and all else as it was."""
-        decoded = self.decode(x)
-        new = dict(zip(decoded.names, decoded.columns, strict=True))
-        columns = [
-            np.where(missing_cells(old), new[name], as_objects(old)) if name in new else old
-            for name, old in zip(table.names, table.columns, strict=True)
-        ]
-        return Table(table.names, tuple(columns))
-
-    def evidence(self, text: str) -> NDArray[np.float64]:
-        """One row, (1, variables), from text like ``color=red,size=3``; NaN elsewhere.
-
-        A part with a comma in it is quoted as in CSV files: ``"city=Washington, D.C.",size=3``.
-        """
-        x = np.full((1, len(self.columns)), nan)
-        try:
-            parts = next(csv.reader([text], skipinitialspace=True, strict=True), [])
-        except csv.Error as error:
-            raise ValueError(f"expected evidence like color=red,size=3, found {text!r} ({error})") from error
-        for part in parts:
-            cuts = [(part[:i].strip(), part[i + 1 :].strip()) for i, mark in enumerate(part) if mark == "="]
-            if not cuts:
-                raise ValueError(f"expected evidence like color=red,size=3, found {part!r}")
-            name, value = next((cut for cut in cuts if cut[0] in self.names), cuts[0])
-            variable = self.index(name)
-            column = self.columns[variable]
-            if not np.isnan(x[0, variable]):
-                raise ValueError(f"expected one value of column {name!r}, found two")
-            x[0, variable] = column.encode(np.array([value], object))[0]
-            if np.isnan(x[0, variable]):
-                raise ValueError(f"expected {column.support()} for column {name!r}, found {value!r}")
-        return x
-
-    def log_scale(self, x: NDArray[np.floating]) -> NDArray[np.float64]:
-        """What to subtract from the log-densities of an array to have those of the table, (rows,).
-
-        log p(table) = log p(x) - sum log std   over the continuous values that are known
-        """
-        return ~np.isnan(x) @ np.array([log(column.std) for column in self.columns])
-
-    def to_dict(self) -> dict[str, Any]:
-        """The schema as lists, strings and numbers, for JSON."""
-        return {"columns": [{**asdict(column), "categories": list(column.categories)} for column in self.columns]}
-
-    @classmethod
-    def from_dict(cls, entries: Any) -> Schema:
-        """The schema that `to_dict` wrote; anything else is a `ValueError`."""
-        try:
-            return cls(
-                tuple(Column(**{**entry, "categories": tuple(entry["categories"])}) for entry in entries["columns"])
-            )
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"expected a description of columns, found a fault in it: {error}") from error
+    return values.take(pa.array(np.cumsum(known) - 1, mask=~known))
 
 
-def as_numbers(values: np.ndarray) -> NDArray[np.float64]:
-    """A column as numbers, NaN for what is missing or none."""
-    if values.dtype.kind != "O":
-        return values.astype(np.float64)
-    return np.array([as_number(value) for value in values], np.float64)
+def _check_categories(values: tuple[Any, ...]) -> None:
+    kinds = [str, bool] if all(isinstance(value, str | bool) for value in values) else [int | float]
+    alike = any(all(isinstance(value, kind) for value in values) for kind in kinds)
+    finite = (
+        all(isinstance(value, str) or abs(value) <= np.finfo(np.float64).max for value in values) if alike else False
+    )
+    if not finite or list(values) != sorted(set(values)):
+        raise ValueError(f"expected strings or numbers in ascending order, found {values}")
 
 
-def as_number(value: Any) -> float:
-    if value is None or (isinstance(value, str) and not NUMBER.fullmatch(value)):
-        return nan
-    number = float(value)
-    return number if isfinite(number) else nan
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= np.finfo(np.float64).max

@@ -1,151 +1,258 @@
-"""Tables from files and arrays, and back into files."""
+"""Tables from files."""
 
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import os
+import sys
+import zlib
 
-from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
-from math import nan
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .tables import Table, missing_cells
+from ..checks import counted, did_you_mean
+from .frames import MISSING, check_names, standard_table, table_of
 
-MISSING = ("", "NA", "NaN", "nan", "null", "?")
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+GUESSED = (",", ";", "\t")
+MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".feather", b"\x93NUMPY": ".npy", b"{": ".jsonl"}
+BLOCK = 1 << 24
+STANDARD_INPUT = "-"
 
 
-def read_table(path: str | os.PathLike[str]) -> Table:
-    """Reads a .csv or .tsv file with a header, a .parquet file, or a .npy file of numbers or strings.
+def read_table(
+    path: str | os.PathLike[str],
+    drop: Collection[str] = (),
+    missing_values: Collection[str] | None = None,
+    notes: list[str] | None = None,
+) -> pa.Table:
+    """Reads a table: .csv, .tsv, .parquet, .feather, .arrow, .jsonl or .npy, the text ones also with .gz.
 
-    Empty cells, NA, NaN, nan, null and ? are missing.
+    The cells of .csv and .tsv files stay strings; what they mean is for `recognize` to say. Semicolons and tabs are seen
+    by themselves.
+
+    Arguments:
+        path: The file, or "-" for standard input.
+        drop: Columns to leave out before anything else is done with them.
+        missing_values: The words that are missing values beside empty cells, in place of `MISSING`.
+        notes: A list to which sentences are added that the user may want to read.
     """
-    path = Path(path)
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise ValueError(f"expected a table {', '.join(READERS)}, found {path}")
-    if not path.is_file():
-        raise FileNotFoundError(f"expected a table, found no file at {path}")
+    name, suffix = os.fspath(path), suffix_of(path)
+    if name != STANDARD_INPUT and suffix not in READERS:
+        raise ValueError(f"expected a table {', '.join(READERS)}, found {name}")
+    if name != STANDARD_INPUT and not Path(name).is_file():
+        raise FileNotFoundError(f"expected a table, found no file at {name}")
     try:
-        table = reader(path)
+        content = _content(name)
+        suffix = suffix or next((kind for magic, kind in MAGIC.items() if content.startswith(magic)), ".csv")
+        table = _without(READERS[suffix](content, suffix), drop)
+        check_names(table.column_names)
         if len(table) == 0:
             raise ValueError("expected at least one row, found none")
+        words = MISSING if missing_values is None else ("", *missing_values)
+        return _with_holes(standard_table(table), words, [] if notes is None else notes)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{'standard input' if name == STANDARD_INPUT else name}: {error}") from error
+
+
+def suffix_of(path: str | os.PathLike[str]) -> str:
+    """What kind of file it is: the end of its name, before ``.gz``."""
+    file = Path(path)
+    return (file.with_suffix("") if file.suffix.lower() == ".gz" else file).suffix.lower()
+
+
+def is_table(source: str | os.PathLike[str]) -> bool:
+    """Whether it can be read as a table, by its name."""
+    return os.fspath(source) == STANDARD_INPUT or suffix_of(source) in READERS
+
+
+def _content(name: str) -> bytes:
+    content = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+    if not content.startswith(b"\x1f\x8b"):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"the gzip file is damaged ({error}): copy or fetch it again") from error
+
+
+def _without(table: pa.Table, drop: Collection[str]) -> pa.Table:
+    """The table without some columns, of which several may have one name."""
+    for name in drop:
+        check_known(name, table.column_names)
+    return table.select([i for i, name in enumerate(table.column_names) if name not in set(drop)])
+
+
+def check_known(name: str, names: Sequence[str]) -> None:
+    if name not in names:
+        raise ValueError(f"expected the name of a column, found {name!r}{did_you_mean(name, names)}")
+
+
+def _with_holes(table: pa.Table, words: Collection[str], notes: list[str]) -> pa.Table:
+    """The table with trimmed strings, and null where a string means that a value is missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    listed, places, counts = pa.array(list(words)), defaultdict(list), Counter[str]()
+    for i, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+        if not pa.types.is_string(column.type):
+            continue
+        trimmed = pc.utf8_trim_whitespace(column)
+        known = pc.is_null(pc.index_in(trimmed, value_set=listed))
+        if not pc.all(known).as_py():
+            holes = trimmed.filter(pc.invert(known))
+            for word, count in ((entry["values"], entry["counts"]) for entry in pc.value_counts(holes).to_pylist()):
+                counts[word] += count
+                places[word].append(name)
+            trimmed = pc.if_else(known, trimmed, None)
+        table = table.set_column(i, name, trimmed)
+    notes += [
+        f"{word!r} counts as missing: {counted(count, 'cell')} of {_listed(places[word])}"
+        for word, count in counts.most_common()
+        if word
+    ]
     return table
 
 
-def write_table(table: Table, path: str | os.PathLike[str]) -> None:
-    """Writes a .csv or .tsv file with a header; missing values are empty cells."""
-    path = Path(path)
-    if path.suffix.lower() not in DELIMITERS:
-        raise ValueError(f"expected a file {' or '.join(DELIMITERS)} to write, found {path}")
-    path.write_text(table.to_csv(DELIMITERS[path.suffix.lower()]), encoding="utf-8", newline="")
+def _listed(names: list[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def table_of(x: np.ndarray, names: Sequence[str] | None = None) -> Table:
-    """The table of an array, (rows, columns); by default its columns are named "column 0" and so on.
+def _read_csv(content: bytes, suffix: str) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.csv as arrow_csv
 
-    NaN is missing, so are None and the NA of pandas among objects, and among strings what is missing in a CSV file.
-    Objects without a string among them are numbers.
-    """
-    if x.ndim != 2 or x.dtype.kind not in "biufUO":
-        raise ValueError(
-            f"expected an array of numbers or strings, (rows, columns), found {x.dtype} of shape {x.shape}"
-        )
-    names = [f"column {i}" for i in range(x.shape[1])] if names is None else names
-    if len(names) != x.shape[1]:
-        raise ValueError(f"expected {x.shape[1]} names of columns, found {len(names)}")
-    return Table(tuple(names), tuple(_column(*named) for named in zip(names, x.T, strict=True)))
-
-
-def _read_csv(path: Path) -> Table:
-    delimiter = DELIMITERS[path.suffix.lower()]
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=delimiter, skipinitialspace=True, strict=True)
-        try:
-            lines = [(reader.line_num, cells) for cells in reader]
-        except UnicodeDecodeError as error:
-            raise ValueError("expected text in UTF-8, found other bytes: save the file as UTF-8") from error
-        except csv.Error as error:
-            raise ValueError(
-                f"expected cells with {delimiter!r} between, found {error} in line {reader.line_num}"
-            ) from error
-    while lines and not lines[-1][1]:
-        lines.pop()
-    if not lines:
+    content = content.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
+    if not content:
         raise ValueError("expected a header and rows, found an empty file")
-    names = tuple(name.strip() for name in lines.pop(0)[1])
-    if len(names) == 1 and ({",", ";", "\t"} - {delimiter}) & set(names[0]):
-        raise ValueError(
-            f"expected cells with {delimiter!r} between, found the one column {names[0]!r}: save it with commas or as .tsv"
+    delimiter = _delimiter(content, DELIMITERS.get(suffix, ","))
+    tidy = content if _is_tidy(content, delimiter) else _tidied(content, delimiter)
+    names, start = _header(tidy, delimiter)
+    if len(names) > 1 and (b"\n\n" in tidy or b"\n\r" in tidy):  # an empty line, or a cell with one
+        _check_lines(content, delimiter)
+    columns = [str(i) for i in range(len(names))]
+    if start == len(tidy):
+        return pa.table([pa.array([], "string")] * len(names), names)
+    try:
+        table = arrow_csv.read_csv(
+            pa.BufferReader(pa.py_buffer(tidy).slice(start)),
+            arrow_csv.ReadOptions(column_names=columns, block_size=BLOCK),
+            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in tidy, ignore_empty_lines=False),
+            arrow_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=False),
         )
-    for number, cells in lines:
-        if len(cells) != len(names):
-            raise ValueError(f"expected {len(names)} cells as in the header, found {len(cells)} in line {number}")
-    rows = [cells for _, cells in lines]
-    return Table(names, tuple(as_strings(row[i] for row in rows) for i in range(len(names))))
+    except pa.ArrowInvalid as error:
+        _check_lines(content, delimiter)
+        raise ValueError(f"expected cells with {delimiter!r} between, found a fault: {error}") from error
+    return table.rename_columns(names)
 
 
-def _read_parquet(path: Path) -> Table:
+def _delimiter(content: bytes, usual: str) -> str:
+    """What stands between cells: that which cuts the first lines into the most cells, equally many in each."""
+    lines = content[:BLOCK].decode(errors="replace").splitlines(keepends=True)[:20]
+    best, most = usual, (False, 1)
+    for delimiter in (usual, *GUESSED):
+        try:
+            widths = [len(cells) for cells in _csv_rows(lines, delimiter)]
+        except csv.Error:
+            continue
+        cut = (widths[0] > 1 and len(set(widths)) == 1, widths[0])
+        best, most = (delimiter, cut) if cut > most else (best, most)
+    return best
+
+
+def _csv_rows(lines: Any, delimiter: str) -> Any:
+    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+
+
+def _is_tidy(content: bytes, delimiter: str, block: int = BLOCK) -> bool:
+    """Whether quotes stand only around whole cells, and in pairs within: then all readers agree about them."""
+    if b'"' not in content:
+        return b"\n" in content or b"\r" not in content
+    text, edge = np.frombuffer(content, np.uint8), np.zeros(256, bool)
+    edge[list(b'"\r\n' + delimiter.encode())] = True
+    opened = 0
+    for start in range(0, len(text), block):
+        quotes = start + np.flatnonzero(text[start : start + block] == ord('"'))
+        before = text[(quotes[opened::2] - 1).clip(0)]
+        after = text[(quotes[1 - opened :: 2] + 1).clip(max=len(text) - 1)]
+        if not (edge[before].all() and edge[after].all()):
+            return False
+        opened = (opened + len(quotes)) % 2
+    return opened == 0
+
+
+def _tidied(content: bytes, delimiter: str) -> bytes:
+    """The same cells, all of them in quotes."""
+    _check_lines(content, delimiter)
+    tidy = io.StringIO()
+    rows = _csv_rows(io.StringIO(content.decode(), newline=""), delimiter)
+    csv.writer(tidy, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
+    return tidy.getvalue().encode().rstrip(b"\n")
+
+
+def _check_lines(content: bytes, delimiter: str) -> None:
+    """Raises an error that names the first line at fault."""
     try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ModuleNotFoundError as error:
-        raise ValueError("expected pyarrow to read it, found none: pip install 'hyperspn[parquet]'") from error
+        rows = _csv_rows(io.StringIO(content.decode(), newline=""), delimiter)
+    except UnicodeDecodeError as error:
+        raise ValueError("expected text in UTF-8, found other bytes: save the file as UTF-8") from error
+    width = None
     try:
-        with parquet.ParquetFile(path) as file:
-            table = file.read()
-    except (arrow.ArrowException, OSError) as error:
-        raise ValueError(f"expected a Parquet file, found another or a damaged one ({error})") from error
-    names, columns = tuple(table.column_names), table.columns
-    return Table(names, tuple(_from_arrow(arrow.types, *named) for named in zip(names, columns, strict=True)))
+        for cells in rows:
+            width = len(cells) if width is None else width
+            if len(cells) != width:
+                raise ValueError(f"expected {width} cells as in the header, found {len(cells)} in line {rows.line_num}")
+    except csv.Error as error:
+        raise ValueError(f"expected cells with {delimiter!r} between, found {error} in line {rows.line_num}") from error
 
 
-def _from_arrow(types: Any, name: str, column: Any) -> np.ndarray:
-    if types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if types.is_integer(column.type) or types.is_floating(column.type):
-        return column.cast("float64", safe=False).to_numpy()
-    if any(test(column.type) for test in (types.is_boolean, types.is_string, types.is_large_string, types.is_null)):
-        return as_strings(column.cast("string").to_pylist())
-    raise ValueError(f"expected numbers, strings or booleans in column {name!r}, found {column.type}: drop the column")
-
-
-def _read_npy(path: Path) -> Table:
-    with open(path, "rb") as file:
-        return table_of(np.lib.format.read_array(file, allow_pickle=False))
-
-
-def _column(name: str, values: np.ndarray) -> np.ndarray:
-    """A column of an array as tables hold it."""
-    if values.dtype.kind == "U":
-        return as_strings(values)
-    if values.dtype.kind != "O":
-        return values.astype(np.uint8) if values.dtype.kind == "b" else values
-    holes = missing_cells(values)
-    if any(isinstance(value, str) for value in values):
-        return np.array([None if hole else value for hole, value in zip(holes, values, strict=True)], object)
+def _header(content: bytes, delimiter: str) -> tuple[list[str], int]:
+    """The names of the columns, and where the rows begin."""
+    lines = io.BytesIO(content)
     try:
-        return np.where(holes, nan, values).astype(np.float64)
-    except TypeError as error:
-        raise TypeError(f"column {name!r}: {error}") from error
+        names = next(_csv_rows((line.decode() for line in lines), delimiter))
+    except (csv.Error, UnicodeDecodeError):
+        _check_lines(content, delimiter)
+        raise
+    return [name.strip() for name in names], lines.tell()
 
 
-def as_strings(cells: Iterable[str | None]) -> np.ndarray:
-    """A column of strings, None where missing."""
-    stripped = [(cell or "").strip() for cell in cells]
-    return np.array([None if cell in MISSING else cell for cell in stripped], object)
+def _read_arrow(content: bytes, suffix: str) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.feather
+    import pyarrow.json
+    import pyarrow.parquet
+
+    readers = {
+        ".parquet": ("a Parquet file", pyarrow.parquet.read_table),
+        ".jsonl": ("lines of JSON", pyarrow.json.read_json),
+    }
+    what, read = readers.get(suffix, ("an Arrow file", pyarrow.feather.read_table))
+    try:
+        return read(pa.BufferReader(content))
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"expected {what}, found another or a damaged one ({error})") from error
 
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
+def _read_npy(content: bytes, suffix: str) -> pa.Table:
+    return table_of(np.lib.format.read_array(io.BytesIO(content), allow_pickle=False))
 
 
-READERS: dict[str, Callable[[Path], Table]] = {
+READERS: dict[str, Callable[[bytes, str], Any]] = {
     ".csv": _read_csv,
     ".tsv": _read_csv,
-    ".parquet": _read_parquet,
+    ".parquet": _read_arrow,
+    ".feather": _read_arrow,
+    ".arrow": _read_arrow,
+    ".jsonl": _read_arrow,
     ".npy": _read_npy,
 }

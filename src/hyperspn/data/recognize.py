@@ -2,100 +2,343 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from numpy.typing import NDArray
 
-from .columns import MAX_DECIMALS, MAX_LEVELS, Column, Schema, as_numbers
-from .tables import Table, check_known, missing_cells
+from ..checks import counted
+from .columns import Column, numbers_of, without_nan
+from .dates import UNITS, DateFormat, find_formats, seconds_of, unit_of
+from .readers import check_known
+from .scales import Scale, bounds_of
+from .schema import Schema
+from .spelling import EXACT, STYLES, Spelling, find_spelling, is_too_long
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_LEVELS = 50  # more different whole numbers are numeric
+FEW_ROWS = 20  # in so few rows it says nothing that all values differ
+KEY_SHARE = 0.95
+MANY, RARE = 200, 10  # of so many categories those seen less often are pooled
+FEW_STRANGE = 5
+CHOICES = ("numeric", "categorical", "date", "drop")
+
+Bounds = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for one column."""
+
+    kind: str | None = None
+    bounds: Bounds | None = None
+    categories: Sequence[Any] | None = None
+    numeric_strings: bool = True
+    leave_out: bool = True
+    missing_as_data: bool = False
+
+
+class UnsuitableError(ValueError):
+    """The reason why a column is not modelled."""
 
 
 def recognize(
-    table: Table,
+    table: pa.Table,
     train: NDArray[np.integer] | None = None,
-    categories: Mapping[str, Sequence[str | float]] | None = None,
+    categories: Mapping[str, Sequence[Any]] | None = None,
     numeric_strings: bool = True,
+    *,
+    kinds: Mapping[str, str] | None = None,
+    bounds: Mapping[str, Bounds] | None = None,
+    missing_as_data: bool | Collection[str] = False,
+    leave_out: bool = True,
+    notes: list[str] | None = None,
 ) -> Schema:
     """Finds out what each column is.
 
-    Numbers with decimals, or with more than 20 different values, are continuous; two values are binary; all else is
-    categorical. Categories are those of the whole table, so that each part of it can be encoded.
+    Strings, booleans and at most 50 different whole numbers are categories, other numbers are numeric, dates and times
+    are dates. Left out are columns with no value or a single one, row numbers (whole numbers in a run without gaps) and
+    strings of which more than 95 % differ.
 
     Arguments:
         table: The table.
-        train: The training rows, whose mean and standard deviation count; all rows by default.
-        categories: For some columns the categories, in place of those found; none of them if it is continuous.
+        train: The training rows, whose categories and quantiles count; all rows by default.
+        categories: For some columns the categories, in place of those of the table; none of them if it is numeric.
         numeric_strings: Whether strings that look like numbers are numbers, as in a CSV file, or categories.
+        kinds: For some columns what they are: numeric, categorical, date (or the format of its dates, like %d/%m/%Y), drop.
+        bounds: For some columns the smallest and the largest possible value, None for no bound. By default it is 0 below if
+            no value is negative, and 1 or 100 above if some value is equal to it and none larger.
+        missing_as_data: Whether "missing" is a value like others, for all columns with holes or for those listed.
+        leave_out: Whether columns may be left out; else those with a single value are categories, and others are errors.
+        notes: A list to which sentences are added that the user may want to read.
     """
-    rows = np.arange(len(table)) if train is None else train
-    given = categories or {}
-    for name in given:
-        check_known(name, table.names)
-    columns = []
-    for name, values in zip(table.names, table.columns, strict=True):
-        if name not in given:
-            columns.append(_recognize(name, values, rows, numeric_strings))
-        elif len(given[name]):
-            columns.append(_categorical(name, given[name]))
-        else:
-            columns.append(_continuous(name, values, rows))
-    return Schema(tuple(columns))
+    notes = [] if notes is None else notes
+    categories, kinds, bounds = categories or {}, kinds or {}, bounds or {}
+    listed = missing_as_data if isinstance(missing_as_data, Collection) else ()
+    for name in (*listed, *categories, *kinds, *bounds):
+        check_known(name, table.column_names)
+    columns, left_out = [], []
+    for name, values in zip(table.column_names, table.columns, strict=True):
+        wish = Wish(
+            _kind(name, kinds.get(name)),
+            bounds.get(name),
+            categories.get(name),
+            numeric_strings,
+            leave_out,
+            missing_as_data is True or name in listed,
+        )
+        try:
+            columns.append(_Values(name, without_nan(values), train, wish, notes).column())
+        except UnsuitableError as reason:
+            if not leave_out:
+                raise ValueError(f"{reason} in column {name!r}: drop or fix the column") from None
+            left_out.append((name, str(reason)))
+            notes.append(f"column {name!r} is left out: {reason}")
+    if not columns:
+        raise ValueError(f"there is no column to model: {'; '.join(f'{name!r} has {why}' for name, why in left_out)}")
+    return Schema(tuple(columns), tuple(left_out))
 
 
-def _recognize(name: str, values: np.ndarray, train: NDArray[np.integer], numeric_strings: bool) -> Column:
-    known = _known(name, values)
-    numbers = as_numbers(known)
-    strange = np.isnan(numbers)
-    if not numeric_strings:
-        strange |= [isinstance(value, str) for value in known]
-    if strange.any():
-        strings = sorted({str(value) for value in known})
-        if len(strings) > max(MAX_LEVELS, len(known) / 2):
+def _kind(name: str, kind: str | None) -> str | None:
+    if kind is not None and kind not in CHOICES and not kind.startswith("%"):
+        raise ValueError(f"expected column {name!r} to be {', '.join(CHOICES)}, found {kind!r}")
+    return kind
+
+
+class _Values:
+    """The values of one column, while it is being recognized."""
+
+    def __init__(
+        self,
+        name: str,
+        values: pa.ChunkedArray,
+        train: NDArray[np.integer] | None,
+        wish: Wish,
+        notes: list[str],
+    ) -> None:
+        import pyarrow as pa
+
+        self.name, self.values, self.wish, self.notes = name, values, wish, notes
+        self.is_text = pa.types.is_string(values.type)
+        self.known = np.asarray(values.is_valid())
+        self.train = np.arange(len(values)) if train is None else train
+        self.facts: dict[str, Any] = {"name": name, "type": "" if self.is_text else str(values.type)}
+
+    def column(self) -> Column:
+        if self.wish.kind == "drop":
+            raise UnsuitableError("dropped as asked for")
+        if not self.known[self.train].any():
+            raise UnsuitableError("only missing values")
+        self.facts["missing_as_data"] = self.wish.missing_as_data and not self.known[self.train].all()
+        if self.wish.categories is not None and len(self.wish.categories):
+            return self._given_categories(self.wish.categories)
+        numbers = None if self.wish.kind == "categorical" and self.is_text else self._numbers()
+        return self._text() if numbers is None else self._numeric(numbers)
+
+    def _given_categories(self, given: Sequence[Any]) -> Column:
+        plain = {value.item() if isinstance(value, np.generic) else value for value in given}
+        values = {int(value) if isinstance(value, bool) and self.facts["type"] != "bool" else value for value in plain}
+        ordered = sorted(values, key=lambda value: (isinstance(value, str), value))
+        return Column(kind="categorical", categories=tuple(ordered), **self.facts)
+
+    def _numbers(self) -> NDArray[np.float64] | None:
+        """The values as numbers, (rows,), and how they are written among the facts; nothing if they are categories."""
+        import pyarrow as pa
+
+        types = pa.types
+        if types.is_temporal(self.values.type):
+            return None if self.wish.kind == "categorical" else self._times(numbers_of_times(self.values))
+        if self.is_text:
+            return self._numbers_of_text()
+        numbers = None if types.is_boolean(self.values.type) else self._finite(numbers_of(self.values))
+        if numbers is not None and types.is_integer(self.values.type) and (np.abs(numbers) > EXACT).any():
+            self.notes.append(f"column {self.name!r} has whole numbers above 2^53, which are seen as strings")
+            return None
+        return numbers
+
+    def _numbers_of_text(self) -> NDArray[np.float64] | None:
+        import pyarrow.compute as pc
+
+        levels = pc.unique(self.values).drop_null()
+        kind = self.wish.kind
+        if kind == "numeric" or (self.wish.categories is not None and len(self.wish.categories) == 0):
+            return self._forced_numbers()
+        if kind == "date" or (kind or "").startswith("%"):
+            return self._dates(levels, required=True)
+        if not self.wish.numeric_strings:
+            return None
+        spelling = find_spelling(levels)
+        if spelling is None:
+            self._tell_numbers_among_strings(levels)
+            return self._dates(levels)
+        numbers = self._finite(numbers_of(self.values, spelling))
+        if is_too_long(levels, numbers):
+            self.notes.append(f"column {self.name!r} has whole numbers above 2^53, which are seen as strings")
+            return None
+        return self._spelled(spelling, numbers)
+
+    def _spelled(self, spelling: Spelling, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not spelling.is_plain:
+            self.facts["spelling"] = spelling
+            marked = np.isnan(numbers_of(self.values)) & self.known
+            row = int((marked if marked.any() else self.known).argmax())
+            self.notes.append(f"column {self.name!r}: {self.values[row].as_py()!r} is read as {numbers[row]:.15g}")
+        return numbers
+
+    def _forced_numbers(self) -> NDArray[np.float64]:
+        """Numbers although not all strings are: those of the spelling that fits the most."""
+        spellings = [Spelling(decimal, thousands) for decimal, thousands in STYLES]
+        best = max(spellings, key=lambda spelling: np.isfinite(numbers_of(self.values, spelling)).sum())
+        numbers = self._finite(numbers_of(self.values, best))
+        strange = self.known & np.isnan(numbers)
+        if np.isnan(numbers).all():
             raise ValueError(
-                f"expected numbers or repeated strings in column {name!r}, found {len(strings)} different values "
-                f"in {len(known)} rows, like {known[strange][0]!r}: drop the column or mend it"
+                f"expected numbers in column {self.name!r}, found {self.values[int(strange.argmax())].as_py()!r}"
             )
-        return _categorical(name, strings)
-    levels = np.unique(numbers)
-    decimals = _decimals(levels)
-    if len(levels) > 1 and (decimals != 0 or len(levels) > MAX_LEVELS):
-        return _continuous(name, values, train)
-    return _categorical(name, [int(level) if decimals == 0 else float(level) for level in levels])
+        self.known = ~np.isnan(numbers)
+        return self._spelled(best, numbers)
+
+    def _tell_numbers_among_strings(self, levels: pa.Array) -> None:
+        strange = levels.filter(Spelling().parse(levels).is_null())
+        if 0 < len(strange) <= FEW_STRANGE and len(levels) - len(strange) > FEW_ROWS:
+            counts = {word: int(np.sum(np.asarray(self._cells(word)))) for word in strange.to_pylist()}
+            listed = ", ".join(f"{word!r} ({counted(count, 'cell')})" for word, count in counts.items())
+            self.notes.append(
+                f"column {self.name!r} has numbers but for {listed}: count them as missing, or they make it a column of strings"
+            )
+
+    def _cells(self, word: str) -> pa.ChunkedArray:
+        import pyarrow.compute as pc
+
+        return pc.fill_null(pc.equal(self.values, word), False)
+
+    def _dates(self, levels: pa.Array, required: bool = False) -> NDArray[np.float64] | None:
+        kind = self.wish.kind or ""
+        formats = find_formats(levels)
+        if kind.startswith("%"):
+            formats = [each for each in formats if each.pattern == kind]
+        if required and not formats:
+            raise ValueError(
+                f"expected dates{f' {kind}' if kind.startswith('%') else ''} in column {self.name!r}, found {levels[0].as_py()!r}"
+            )
+        if len(formats) > 1:
+            message = f"the day and the month of dates in column {self.name!r} cannot be told apart"
+            if required:
+                raise ValueError(f"{message}: say which comes first, like {formats[0].pattern}")
+            self.notes.append(f"{message}: they stay text")
+            return None
+        return self._times_of_text(formats[0]) if formats else None
+
+    def _times_of_text(self, written: DateFormat) -> NDArray[np.float64]:
+        column = Column(self.name, "date", scale=Scale((0.0,)), format=written, unit="second")
+        self.facts["format"] = written
+        return self._times(column.numbers(self.values))
+
+    def _times(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        self.facts["unit"] = unit_of(seconds[self.known])
+        return seconds / UNITS[self.facts["unit"]]
+
+    def _finite(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Numbers, once none of them is infinite."""
+        if np.isinf(numbers).any():
+            row = np.isinf(numbers).argmax() + 1
+            raise ValueError(
+                f"expected finite numbers in column {self.name!r}, found an infinite one in row {row}: "
+                "drop or fix the column"
+            )
+        return numbers
+
+    def _numeric(self, numbers: NDArray[np.float64]) -> Column:
+        import pyarrow as pa
+
+        known = numbers[self.train][self.known[self.train]]
+        levels = np.sort(pa.array(known).unique().to_numpy())
+        whole = bool((levels == np.floor(levels)).all())
+        is_date = "unit" in self.facts
+        is_single = len(levels) == 1
+        if self.wish.kind is None and self.wish.categories is None and self.wish.leave_out:
+            if is_single:
+                raise UnsuitableError("a single value")
+            if whole and not is_date and _is_run(numbers):
+                raise UnsuitableError("row numbers, a run without gaps")
+        few = not is_date and (is_single or (whole and len(levels) <= MAX_LEVELS))
+        kind = ("categorical" if few else "numeric") if self.wish.categories is None else "numeric"
+        if (self.wish.kind or kind) == "categorical":
+            counts = np.bincount(np.searchsorted(levels, known), minlength=len(levels))
+            plain = [int(level) if whole else level for level in levels.tolist()]
+            return self._categorical(plain, counts)
+        scale = Scale.fit(known, *self._bounds(known))
+        self.facts |= {"kind": "date" if is_date else "numeric", "scale": scale, "decimals": scale.decimals}
+        return Column(**self.facts)
+
+    def _bounds(self, known: NDArray[np.float64]) -> Bounds:
+        if self.wish.bounds is not None:
+            return _checked_bounds(self.name, self.wish.bounds, known)
+        if "unit" not in self.facts:
+            return bounds_of(known)
+        written = self.facts.get("format")
+        is_time = written.is_time_of_day if written else self.facts["type"].startswith(("time32", "time64"))
+        return (0.0, 86400 / UNITS[self.facts["unit"]] - 1) if is_time else (None, None)
+
+    def _text(self) -> Column:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        is_bool = pa.types.is_boolean(self.values.type)
+        values = self.values if is_bool or self.is_text else self.values.cast(pa.string())
+        levels = pc.unique(values).drop_null()
+        codes = np.asarray(pc.fill_null(pc.index_in(values, value_set=levels), len(levels)))
+        counts = np.bincount(codes[self.train], minlength=len(levels) + 1)[:-1]
+        known = int(self.known.sum())
+        if self.wish.kind is None and len(levels) > max(FEW_ROWS, KEY_SHARE * known):
+            raise UnsuitableError(f"{len(levels):,} different strings in {known:,} rows, like {levels[0].as_py()!r}")
+        ordered = sorted(
+            (level, count) for level, count in zip(levels.to_pylist(), counts.tolist(), strict=True) if count
+        )
+        if len(ordered) == 1 and self.wish.kind is None and self.wish.leave_out:
+            raise UnsuitableError("a single value")
+        return self._categorical([level for level, _ in ordered], np.array([count for _, count in ordered]))
+
+    def _categorical(self, levels: list[Any], counts: NDArray[np.integer]) -> Column:
+        """The column of these categories, in which rare ones are pooled if there are many."""
+        rare = counts < (RARE if len(levels) > MANY else 0)
+        if rare.all():
+            raise UnsuitableError(f"{len(levels):,} categories, none of them in {RARE} rows")
+        kept, pooled = ([levels[i] for i in np.flatnonzero(part)] for part in (~rare, rare))
+        if pooled:
+            self.notes.append(
+                f"column {self.name!r}: {len(pooled):,} categories in fewer than {RARE} rows are pooled as (other)"
+            )
+        shares = counts[rare] / max(1, counts[rare].sum())
+        self.facts |= {"kind": "categorical", "categories": tuple(kept), "pooled": tuple(pooled)}
+        return Column(**self.facts, shares=tuple(shares.tolist()))
 
 
-def _categorical(name: str, categories: Iterable[str | float]) -> Column:
-    plain = [value.item() if isinstance(value, np.generic) else value for value in categories]
-    values = {int(value) if isinstance(value, bool) else value for value in plain}
-    ordered = tuple(sorted(values, key=lambda value: (isinstance(value, str), value)))
-    return Column(name, "binary" if len(ordered) == 2 else "categorical", ordered)
+def numbers_of_times(values: pa.ChunkedArray) -> NDArray[np.float64]:
+    return np.array(seconds_of(values).to_numpy())
 
 
-def _continuous(name: str, values: np.ndarray, train: NDArray[np.integer]) -> Column:
-    known = _known(name, values)
-    numbers = as_numbers(known)
-    if np.isnan(numbers).any():
-        raise ValueError(f"expected numbers in column {name!r}, found {known[np.isnan(numbers)][0]!r}")
-    trained = as_numbers(values[train])
-    trained = trained[~np.isnan(trained)]
-    moments = _moments(trained if len(set(trained)) > 1 else numbers)
-    return Column(name, "continuous", (), *moments, _decimals(numbers))
+def _is_run(numbers: NDArray[np.float64]) -> bool:
+    """Whether these are row numbers: all different, without a gap."""
+    if len(numbers) <= FEW_ROWS or np.isnan(numbers).any() or numbers.max() - numbers.min() + 1 != len(numbers):
+        return False
+    return len(np.unique(numbers)) == len(numbers)
 
 
-def _known(name: str, values: np.ndarray) -> np.ndarray:
-    known = values[~missing_cells(values)]
-    if len(known) == 0:
-        raise ValueError(f"expected values in column {name!r}, found only missing ones: drop the column")
-    return known
-
-
-def _decimals(numbers: NDArray[np.float64]) -> int | None:
-    """The fewest decimals that all numbers can be written with, if not too many."""
-    with np.errstate(over="ignore"):
-        return next((d for d in range(MAX_DECIMALS + 1) if (numbers.round(d) == numbers).all()), None)
-
-
-def _moments(numbers: NDArray[np.float64]) -> tuple[float, float]:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(numbers.mean()), float(numbers.std())
+def _checked_bounds(name: str, bounds: Any, known: NDArray[np.float64]) -> Bounds:
+    lower, upper = bounds
+    if not all(bound is None or (isinstance(bound, int | float) and isfinite(bound)) for bound in bounds):
+        raise ValueError(f"expected numbers or None as bounds of column {name!r}, found {bounds}")
+    outside = (known < (-np.inf if lower is None else lower)) | (known > (np.inf if upper is None else upper))
+    if outside.any():
+        raise ValueError(
+            f"expected the training values of column {name!r} within its bounds {lower}..{upper}, found "
+            f"{known[outside][0]:g}"
+        )
+    return (None if lower is None else float(lower)), (None if upper is None else float(upper))

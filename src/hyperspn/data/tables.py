@@ -1,104 +1,149 @@
-"""Tables: rows with named columns."""
+"""Real tables that are known by name."""
 
 from __future__ import annotations
 
-import csv
-import io
-import sys
+import gzip
+import hashlib
+import os
+import tempfile
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from math import isnan
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
+import pooch  # type: ignore[import-untyped]
 
-from numpy.typing import NDArray
+from .. import files
+from .datasets import GITHUB, data_folder
 
-from ..checks import did_you_mean
+BUILT_IN = "penguins"  # Palmer penguins (Horst, Hill and Gorman 2020), CC0
+BROWNLEE = f"{GITHUB}/jbrownlee/Datasets/d20fcb6402ae34e653d4513b00f39257bb37ed7f"
+MOSTLY = f"{GITHUB}/mostly-ai/public-demo-data/64020409bdc85b7a04a2e510be00f9f4cf47fd3d"
+ADULT = (
+    b"age,workclass,fnlwgt,education,education_num,marital_status,occupation,relationship,race,sex,capital_gain,"
+    b"capital_loss,hours_per_week,native_country,income\n"
+)
+MAGIC = b"fLength,fWidth,fSize,fConc,fConc1,fAsym,fM3Long,fM3Trans,fAlpha,fDist,class\n"
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Named columns of equal length.
+class TableFile(NamedTuple):
+    """A file of a table: the checksum of the plain file, its address, and what to do with what is found there."""
 
-    Arguments:
-        names: The names of the columns, all different.
-        columns: The values, each (rows,): numbers with NaN where missing, or objects (strings or numbers) with None.
+    sha256: str
+    url: str
+    prepare: Callable[[bytes], bytes] = bytes
+
+
+def _adult(content: bytes) -> bytes:
+    """With a header, without the blanks after commas and the full stops of the test labels."""
+    lines = content.replace(b", ", b",").strip().splitlines()
+    return ADULT + b"".join(line.rstrip(b".") + b"\n" for line in lines)
+
+
+TABLES = {
+    "adult": {
+        "train": TableFile(
+            "3b8a6abd697a6623ef2ccbffc3e2802e167e7fdaa853003d3bd557b0ce7f5d2a", f"{BROWNLEE}/adult-train.csv", _adult
+        ),
+        "test": TableFile(
+            "eb6e9f02496bed4137b1a069b8af64b90eb534ba46143948667034dddef9abd9", f"{BROWNLEE}/adult-test.csv", _adult
+        ),
+    },
+    "beijing": {
+        "": TableFile("892e9559205d16d32623135c127a3951c12e46ea1e0b3093e107ce89a9fd60e2", f"{BROWNLEE}/pollution.csv")
+    },
+    "default": {
+        "": TableFile(
+            "9654418f1479b2303df704e021675b674821761c0c6310b7a944d96400b0b5f1",
+            f"{MOSTLY}/creditcard_default/creditcard_default.csv.gz",
+            gzip.decompress,
+        )
+    },
+    "magic": {
+        "": TableFile(
+            "ed9c3c747b6a424f579fb830b375bfea72ac4b0f4520fb2edd1ee609df79d0bc",
+            f"{GITHUB}/gabeLin300/MAGIC-Gamma-Classification/a4b6f31cb90c5a6332cb59eee32de419bf7085e1/magic04.data",
+            lambda content: (
+                MAGIC + content[content.index(b"\n") + 1 :] if content.startswith(b"f") else MAGIC + content
+            ),
+        )
+    },
+    "penguins": {
+        "": TableFile(
+            "f204db2c753b0937caac3cb35258562c14f073e4bbc76be24b4c51ce22767a93",
+            f"{GITHUB}/mcnakhaee/palmerpenguins/24ab5d7ce1ed9afb54f7a304080da112f44542c8/palmerpenguins/data/penguins.csv",
+        )
+    },
+    "shoppers": {
+        "": TableFile(
+            "62107ee308204b37d602207f54af8d0242cfc7ade27340386b61b8e4f68e3fd8",
+            f"{MOSTLY}/online_shoppers/online_shoppers.csv.gz",
+            gzip.decompress,
+        )
+    },
+    "titanic": {
+        "": TableFile(
+            "40a6135269a465cc8b4f456e0c3707c3addc0be30c127093148be118cf1d2c6b", f"{MOSTLY}/titanic/titanic.csv"
+        )
+    },
+}
+
+
+def find_table(name: str, data_dir: str | os.PathLike[str] | None = None) -> dict[str, Path]:
+    """The files of a table that is known by name, with "train" and "test" as keys where its split is given, else "".
+
+    They are built in, or looked for in the folder of the benchmarks, in ``tables``; what is not there is downloaded once
+    into the user's cache.
     """
-
-    names: tuple[str, ...]
-    columns: tuple[np.ndarray, ...]
-
-    def __post_init__(self) -> None:
-        check_names(self.names)
-        shapes = [column.shape for column in self.columns]
-        if len(shapes) != len(self.names) or len(set(shapes)) != 1 or len(shapes[0]) != 1:
-            raise ValueError(f"expected {len(self.names)} columns of equal length, found shapes {shapes}")
-        for name, column in zip(self.names, self.columns, strict=True):
-            if column.dtype.kind == "f" and np.isinf(column).any():
-                row = np.isinf(column).argmax() + 1
-                raise ValueError(f"expected finite numbers in column {name!r}, found an infinite one in row {row}")
-
-    def __len__(self) -> int:
-        return len(self.columns[0])
-
-    def take(self, rows: NDArray[np.integer]) -> Table:
-        """The table of the given rows, numbered from 0."""
-        return Table(self.names, tuple(column[rows] for column in self.columns))
-
-    def drop(self, names: Iterable[str]) -> Table:
-        """The table without the given columns."""
-        dropped = set(names)
-        for name in dropped:
-            check_known(name, self.names)
-        kept = [i for i, name in enumerate(self.names) if name not in dropped]
-        return Table(tuple(self.names[i] for i in kept), tuple(self.columns[i] for i in kept))
-
-    def to_csv(self, delimiter: str = ",") -> str:
-        """The text of a CSV file with a header; missing values are empty cells."""
-        text = io.StringIO()
-        rows = [self.names, *zip(*map(as_objects, self.columns), strict=True)]
-        returns = any(isinstance(cell, str) and "\r" in cell for row in rows for cell in row)
-        options: dict[str, Any] = {"quoting": csv.QUOTE_ALL} if returns else {}
-        csv.writer(text, delimiter=delimiter, lineterminator="\n", **options).writerows(rows)
-        return text.getvalue()
+    folder = data_folder(data_dir)
+    return {part: _find(_file_name(name, part), entry, folder) for part, entry in TABLES[name].items()}
 
 
-def as_objects(values: np.ndarray) -> np.ndarray:
-    """A column as objects, None where missing; numbers that are all whole become int."""
-    if values.dtype.kind == "O":
-        return values
-    objects, known = np.full(len(values), None, object), ~np.isnan(values)
-    whole = (values[known] == np.floor(values[known])).all()
-    objects[known] = [int(value) for value in values[known]] if whole else values[known]
-    return objects
+def where(name: str, data_dir: str | os.PathLike[str] | None = None) -> str:
+    """Whether a table is built in, at hand or a download."""
+    folders = _folders(data_folder(data_dir))
+    at_hand = all(_present(folders, _file_name(name, part)) for part in TABLES[name])
+    return "built in" if name == BUILT_IN else "at hand" if at_hand else "download"
 
 
-def missing_cells(values: np.ndarray) -> NDArray[np.bool_]:
-    if values.dtype.kind != "O":
-        return np.isnan(values)
-    return np.array([is_missing(value) for value in values], bool)
+def _file_name(name: str, part: str) -> str:
+    return f"{name}.{part}.csv" if part else f"{name}.csv"
 
 
-def is_missing(value: Any) -> bool:
-    is_nan = isinstance(value, float | np.floating) and isnan(value)
-    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
+def _folders(folder: Path | None) -> list[Path]:
+    """Where the files of tables may lie."""
+    return [Path(__file__).parent, *([folder / "tables", folder] if folder else []), _cache()]
 
 
-def is_finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+def _cache() -> Path:
+    return Path(pooch.os_cache("hyperspn"), "tables")
 
 
-def check_names(names: tuple[str, ...]) -> None:
-    if not names or not all(isinstance(name, str) and name for name in names):
-        raise ValueError(f"expected a name for each column, found {', '.join(map(repr, names)) or 'no column'}")
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise ValueError(f"expected column names that differ, as in a header, found {repeated[0]!r} more than once")
+def _present(folders: list[Path], file: str) -> Path | None:
+    paths = (folder / f"{file}{end}" for folder in folders for end in ("", ".gz"))
+    return next((path for path in paths if path.is_file()), None)
 
 
-def check_known(name: str, names: Sequence[str]) -> None:
-    if name not in names:
-        raise ValueError(f"expected the name of a column, found {name!r}{did_you_mean(name, names)}")
+def _find(file: str, entry: TableFile, folder: Path | None) -> Path:
+    path = _present(_folders(folder), file)
+    if path is None:
+        return _download(file, entry)
+    content = path.read_bytes()
+    if hashlib.sha256(gzip.decompress(content) if path.suffix == ".gz" else content).hexdigest() != entry.sha256:
+        raise ValueError(f"expected sha256 {entry.sha256} of {path}, found another file: replace or remove it")
+    return path
+
+
+def _download(file: str, entry: TableFile) -> Path:
+    advice = f"try again, or put {file} into a folder and set HYPERSPN_DATA to it"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            raw = Path(pooch.retrieve(entry.url, None, path=folder, progressbar=False)).read_bytes()
+        except OSError as error:
+            raise OSError(f"{entry.url} cannot be downloaded ({type(error).__name__}): {advice}") from error
+    content = entry.prepare(raw)
+    if hashlib.sha256(content).hexdigest() != entry.sha256:
+        raise ValueError(f"expected sha256 {entry.sha256} of {file} from {entry.url}, found another file: {advice}")
+    _cache().mkdir(parents=True, exist_ok=True)
+    files.write(_cache() / file, content)
+    return _cache() / file

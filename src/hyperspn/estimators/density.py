@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,12 +15,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..checks import whole
-from ..data.columns import Schema
-from ..data.readers import table_of
-from ..data.recognize import recognize
-from ..data.splits import split
-from ..data.tables import Table
+from ..data import Schema, recognize, split, table_of
 from ..learning.recipes import Recipe, candidates, leaf_families, search
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 RandomState = int | np.random.RandomState | None
 
@@ -124,10 +123,11 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> HyperSPNDensity:
         """Recognises the columns of X and learns their distribution; y is ignored."""
         table = self._table(X, reset=True)
-        schema = recognize(table, categories=self._categories(X, table.names), numeric_strings=False)
+        given = self._categories(X, table.column_names)
+        schema = recognize(table, categories=given, numeric_strings=False, leave_out=False)
         if self.target is not None:
             self._target(schema)
-        x = schema.encode(table)
+        x = schema.encode(table, strict=True)
         seed = _seed(self.random_state)
         train, valid = (x[rows] for rows in self._split(len(x), seed))
         names = ("steps", "batch_size", "evaluate_every", "patience", "weight_decay", "learning_rate", "dropout")
@@ -145,7 +145,7 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """The log-density of each row in the units of X, with missing values integrated out, (rows,)."""
         check_is_fitted(self)
-        x = self.schema_.encode(self._table(X))
+        x = self.schema_.encode(self._table(X), strict=True)
         return self.circuit_.log_prob(x).numpy() - self.schema_.log_scale(x)
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -171,7 +171,7 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         """Fills each hole with its best single guess, the most probable category or the mean: a DataFrame or an array."""
         check_is_fitted(self)
         table = self._table(X)
-        x = self.circuit_.impute(self.schema_.encode(table))
+        x = self.circuit_.impute(self.schema_.encode(table, strict=True))
         filled = self.schema_.fill(table, x.double().numpy())
         if not _is_frame(X):
             return self._array(filled)
@@ -191,7 +191,7 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         X has all columns; what it holds in the target's is ignored.
         """
         count, target = len(self.classes_), self._target(self.schema_)
-        x = self.schema_.encode(self._table(X, ignored=target))
+        x = self.schema_.encode(self._table(X, ignored=target), strict=True)
         return self.circuit_.marginals(x)[:, target, :count].numpy()
 
     @available_if(_has_target)
@@ -205,14 +205,17 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         tags.input_tags.categorical = True
         return tags
 
-    def _table(self, X: Any, reset: bool = False, ignored: int | None = None) -> Table:
+    def _table(self, X: Any, reset: bool = False, ignored: int | None = None) -> pa.Table:
         """X as a table, once its shape and names are known to fit; the values of one column may be ignored."""
+        import pyarrow as pa
+
         dtype = object if isinstance(X, list | tuple) else None
         x = validate_data(self, X, reset=reset, dtype=dtype, ensure_all_finite=False)
         table = table_of(x, getattr(self, "feature_names_in_", None))
-        holes = np.full(len(x), np.nan)
-        columns = [holes if i == ignored else column for i, column in enumerate(table.columns)]
-        return Table(table.names, tuple(columns))
+        if ignored is None:
+            return table
+        holes = table.column(ignored).take(pa.nulls(len(table), pa.int64()))
+        return table.set_column(ignored, table.column_names[ignored], holes)
 
     def _categories(self, X: Any, names: Sequence[str]) -> dict[str, list[Any]]:
         """The categories that are given, by the names of their columns."""
@@ -234,10 +237,8 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
     def _target(self, schema: Schema) -> int:
         """The position of the column to predict, which has categories."""
         position = schema.index(_name(self.target, schema.names))
-        if schema.columns[position].is_continuous:
-            raise ValueError(
-                f"expected a target with categories, found the continuous column {schema.names[position]!r}"
-            )
+        if schema.columns[position].is_numeric:
+            raise ValueError(f"expected a target with categories, found the numeric column {schema.names[position]!r}")
         return position
 
     def _split(self, rows: int, seed: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
@@ -257,16 +258,18 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         structure = self.structure if can_choose or self.structure != "auto" else "learned"
         return candidates(self.model, structure, **given)
 
-    def _array(self, table: Table) -> np.ndarray:
+    def _array(self, table: pa.Table) -> np.ndarray:
         """A complete table as an array of numbers, or of objects where there are strings, (rows, columns)."""
         categories = [category for column in self.schema_.columns for category in column.categories]
         has_strings = any(isinstance(category, str) for category in categories)
-        return np.stack(table.columns, axis=1).astype(object if has_strings else np.float64)
+        return np.stack([np.array(column.to_pylist(), object) for column in table.columns], axis=1).astype(
+            object if has_strings else np.float64
+        )
 
 
-def _frame(like: Any, table: Table) -> Any:
+def _frame(like: Any, table: pa.Table) -> Any:
     """The table as a DataFrame with the columns of another."""
-    frame = type(like)({i: column.tolist() for i, column in enumerate(table.columns)})
+    frame = type(like)({i: column.to_pylist() for i, column in enumerate(table.columns)})
     frame.columns = like.columns
     return frame
 

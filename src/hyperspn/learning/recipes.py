@@ -13,7 +13,7 @@ import numpy as np
 from ..checks import did_you_mean, whole
 from ..circuits.circuit import Circuit
 from ..circuits.models import SPN, HyperSPN
-from ..data.columns import Schema
+from ..data import Schema
 from ..leaves import Categorical, Gaussian, Histogram, LeafFamily
 from ..structures import RegionGraph, binary_trees, chow_liu
 from .checkpoint import copy_run

@@ -1,0 +1,122 @@
+"""Spelling: how text writes numbers."""
+
+from __future__ import annotations
+
+import re
+
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STYLES = ((".", ""), (".", ","), (",", ""), (",", "."), *product(".,", (" ", "'", "\u00a0", "\u202f")))
+PREFIXES, SUFFIXES = ("", "$", "€", "£"), ("", "%", " %", "€", " €", " $")
+EXACT = 2**53  # whole numbers up to here are exact in float64
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How text writes numbers: in ``1.234,50 %`` the decimal mark is a comma, and a point separates thousands.
+
+    Arguments:
+        decimal: The decimal mark.
+        thousands: What separates thousands, if anything.
+        prefix: What every number begins with, like ``$``.
+        suffix: What every number ends with, like ``%``.
+        places: How many decimals every number has, if it is the same number.
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+    prefix: str = ""
+    suffix: str = ""
+    places: int | None = None
+
+    def __post_init__(self) -> None:
+        known = (self.decimal, self.thousands) in STYLES and self.prefix in PREFIXES and self.suffix in SUFFIXES
+        if not known or not (self.places is None or (type(self.places) is int and 0 <= self.places <= 20)):
+            raise ValueError(f"expected a way to write numbers, found {self}")
+
+    @property
+    def is_plain(self) -> bool:
+        return self == Spelling()
+
+    def parse(self, text: pa.ChunkedArray) -> pa.ChunkedArray:
+        """The numbers, null for what is none; ``007`` is none."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        fits = pc.match_substring_regex(text, self._pattern())
+        if not pc.all(fits).as_py():
+            text = pc.if_else(fits, text, None)
+        for mark, plain in ((self.prefix, ""), (self.suffix, ""), (self.thousands, ""), (self.decimal, "."), ("+", "")):
+            if mark and mark != plain:
+                text = pc.replace_substring(text, mark, plain) if mark != "+" else _without_plus(text)
+        return pc.cast(text, pa.float64())
+
+    def write(self, numbers: NDArray[np.float64], decimals: int | None) -> pa.Array:
+        """The text of numbers with so many decimals."""
+        import pyarrow as pa
+
+        levels, places = np.unique(numbers, return_inverse=True)
+        shown = self.places if decimals is None or self.places is None else max(self.places, decimals)
+        marks = str.maketrans({",": self.thousands, ".": self.decimal})
+        ends = "" if shown is None and decimals is None else f".{decimals if shown is None else shown}f"
+        texts = [f"{self.prefix}{f'{level:,{ends}}'.translate(marks)}{self.suffix}" for level in levels.tolist()]
+        return pa.array(texts, pa.string()).take(pa.array(places))
+
+    def _pattern(self) -> str:
+        mark, separator = re.escape(self.decimal), re.escape(self.thousands)
+        whole = rf"(?:0|[1-9]\d{{0,2}}(?:{separator}\d{{3}})*)" if separator else r"(?:0|[1-9]\d*)"
+        number = rf"(?:{whole}(?:{mark}\d*)?|{mark}\d+)"
+        power = r"(?:[eE][+-]?\d+)?" if self.is_plain else ""
+        infinite = r"|(?i:inf|infinity)" if self.is_plain else ""
+        return rf"^{re.escape(self.prefix)}[+-]?(?:{number}{power}{infinite}){re.escape(self.suffix)}$"
+
+
+def find_spelling(text: pa.Array) -> Spelling | None:
+    """The spelling in which every one of these different strings is a number, if there is one.
+
+    A comma separates thousands only if it does so wherever it stands, and in every number that is large enough.
+    """
+    ends = re.fullmatch(r"([^\d+.,-]?)[+-]?[\d.,].*?([^\d.,]*)", text[0].as_py(), re.ASCII | re.DOTALL)
+    if ends is None:
+        return None
+    prefix, suffix = (
+        each if each in known else "" for each, known in zip(ends.groups(), (PREFIXES, SUFFIXES), strict=True)
+    )
+    for decimal, thousands in STYLES:
+        spelling = Spelling(decimal, thousands, prefix, suffix)
+        if all(spelling.parse(part).null_count == 0 for part in (text[:1], text[:100], text)):
+            return spelling if spelling.is_plain else replace(spelling, places=_places(spelling, text))
+    return None
+
+
+def _places(spelling: Spelling, text: pa.Array) -> int | None:
+    """How many decimals all these numbers have, if equally many."""
+    import pyarrow.compute as pc
+
+    mark, end = re.escape(spelling.decimal), re.escape(spelling.suffix)
+    decimals = pc.replace_substring_regex(text, rf"^[^{mark}]*{mark}?|{end}$", "")
+    lengths = pc.binary_length(decimals).unique()
+    return lengths[0].as_py() if len(lengths) == 1 else None
+
+
+def is_too_long(text: pa.Array, numbers: NDArray[np.float64]) -> bool:
+    """Whether some of these are whole numbers, written in full, with more digits than float64 can tell apart."""
+    import pyarrow.compute as pc
+
+    return bool((np.abs(numbers) > EXACT).any()) and pc.any(pc.match_substring_regex(text, r"\d{16,}$")).as_py()
+
+
+def _without_plus(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow.compute as pc
+
+    signed = pc.any(pc.starts_with(text, "+")).as_py()
+    return pc.replace_substring_regex(text, r"^\+", "") if signed else text
