@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from . import renamed, structures, weights
-from .asking import TableModel
+from .asking import TableModel, fit_table
 from .circuits import SPN, Circuit, ClusterMixture, EiNet, HyperSPN, load, queries
 from .data import datasets, images
 from .learning import EM, fit, fit_clusters, recipes, start_from_clusters
@@ -38,6 +38,7 @@ __all__ = [
     "datasets",
     "fit",
     "fit_clusters",
+    "fit_table",
     "images",
     "leaves",
     "load",

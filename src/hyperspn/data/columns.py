@@ -179,6 +179,17 @@ class Column:
         values = self._values(known) if self.is_numeric else self._categories(known.astype(int), seed)
         return _spread(_cast(values, self.type), ~holes)
 
+    def log_shares(self, values: pa.ChunkedArray) -> NDArray[np.float64]:
+        """log of the share that each value has of its code, (rows,): 0 but for pooled categories."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not self.pooled:
+            return np.zeros(len(values))
+        known = pa.array([str(value) for value in self.pooled])
+        places = to_numpy(pc.fill_null(pc.index_in(values.cast(pa.string()), value_set=known), -1)).astype(int)
+        return np.append(np.log(np.array(self.shares) / np.sum(self.shares)), 0.0)[places]
+
     def _codes_of_text(self, values: pa.ChunkedArray) -> NDArray[np.float64]:
         import pyarrow as pa
         import pyarrow.compute as pc

@@ -104,9 +104,30 @@ def as_known(column: Column, event: Event) -> Known:
         weights = _weights(column, event)
         return Known(event=np.minimum(weights, 1.0))
     if _is_value(event) and _width(column) == 0:
-        return Known(value=_number(column, event), is_probability=_is_point(column, event))
+        return Known(value=_code(column, event), is_probability=_is_point(column, event))
     intervals = _intervals(column, event)
     return Known(event=(intervals - column.mean) / column.std if column.is_continuous else intervals)
+
+
+def present(column: Column) -> FloatArray:
+    """The event that some value was recorded, where "missing" is data."""
+    return np.array([[-inf, inf]]) if column.is_numeric else (np.arange(column.size) < column.size - 1).astype(float)
+
+
+def intersect(first: Known, second: Known | None) -> Known:
+    """What is known where two events of a column are."""
+    if second is None:
+        return first
+    if first.event is None or second.event is None:
+        raise ValueError("expected ranges, found a single value of a continuous column that is known and asked for")
+    is_probability = first.is_probability and second.is_probability
+    if first.event.ndim == 1:
+        return Known(event=first.event * second.event, is_probability=is_probability)
+    low = np.maximum(first.event[:, None, 0], second.event[None, :, 0])  # (intervals, intervals)
+    high = np.minimum(first.event[:, None, 1], second.event[None, :, 1])
+    kept = (low < high) | ((low == high) & np.isinf(low))
+    pairs = np.stack([low[kept], high[kept]], 1)
+    return Known(event=pairs if len(pairs) else np.zeros((1, 2)), is_probability=is_probability)
 
 
 def parse_evidence(text: str, names: Sequence[str]) -> dict[str, Event]:

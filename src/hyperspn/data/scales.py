@@ -131,6 +131,17 @@ class Scale:
         x = np.where(ndtr(z) < levels[0], knots[0] - low, x)
         return np.where(ndtr(-z) < levels[0], knots[-1] + high, x)
 
+    def bins(self, x: ArrayLike, count: int = 16) -> NDArray[np.int64]:
+        """The number of the point mass of each value, or after those of its interval of equal probability; -1 for NaN."""
+        values = np.asarray(x, np.float64)
+        known = np.where(np.isfinite(values), values, self.knots[0])
+        levels = np.searchsorted(self.values(_normal_quantiles(count)), known, side="right")
+        point = np.searchsorted(self.points, known).clip(max=max(len(self.points) - 1, 0))
+        is_point = np.isin(known, self.points)
+        codes = np.where(is_point, point, len(self.points) + levels)
+        codes = np.where(np.isinf(values), len(self.points) + count, codes)
+        return np.where(np.isnan(values), -1, codes)
+
     def log_slopes(self, x: ArrayLike) -> FloatArray:
         """log dz/dx, which turns densities of normal scores into densities of numbers."""
         values, knots, levels = np.asarray(x, np.float64), np.asarray(self.knots), self._levels
@@ -177,6 +188,13 @@ def bounds_of(values: FloatArray) -> tuple[float | None, float | None]:
     """The bounds that training values suggest: 0 below if none is negative, 1 or 100 above if reached and not exceeded."""
     largest = float(values.max())
     return (0.0 if values.min() >= 0 else None), (largest if largest in (1.0, 100.0) else None)
+
+
+def _normal_quantiles(count: int) -> FloatArray:
+    """Normal scores between which there is equal probability, (count - 1,)."""
+    from scipy.special import ndtri
+
+    return ndtri(np.arange(1, count) / count)
 
 
 def _ends(lower: float | None, upper: float | None, decimals: int | None) -> tuple[float, float]:

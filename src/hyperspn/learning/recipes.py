@@ -14,7 +14,7 @@ from ..checks import did_you_mean, whole
 from ..circuits.circuit import Circuit
 from ..circuits.models import SPN, HyperSPN
 from ..data import Schema
-from ..leaves import Categorical, Gaussian, Histogram, LeafFamily
+from ..leaves import Categorical, Histogram, LeafFamily, Numeric
 from ..structures import RegionGraph, binary_trees, chow_liu
 from .checkpoint import copy_run
 from .start_from_clusters import start_from_clusters
@@ -149,10 +149,12 @@ RECIPES = {
 """For each kind of model the recipes among which to choose."""
 
 
-def leaf_families(schema: Schema, members: int = 5) -> list[LeafFamily]:
-    """The leaf family of each column, with `members` distributions for a continuous one."""
-    gaussian = Gaussian(members, min_variance=1e-4)
-    return [gaussian if column.is_continuous else Categorical(len(column.categories)) for column in schema.columns]
+def leaf_families(schema: Schema, members: int = 32) -> list[LeafFamily]:
+    """The leaf family of each column, with `members` normal distributions for one of numbers."""
+    return [
+        Categorical(column.size) if column.scale is None else Numeric(column.scale, members, column.missing_as_data)
+        for column in schema.columns
+    ]
 
 
 def candidates(model: str, structure: str, **options: Any) -> dict[str, Recipe]:

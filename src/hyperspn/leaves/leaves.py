@@ -54,6 +54,12 @@ class Leaves(nn.Module):
     def dtype(self) -> torch.dtype:
         return self.raw[0].dtype
 
+    def parameters_of(self, variable: int) -> Tensor:
+        """The parameters of one variable's distributions, (1, l, parameters)."""
+        group = next(i for i, variables in enumerate(self.variables) if variable in variables)
+        index = int((self.variables[group] == variable).nonzero()[0, 0])
+        return self.raw[group][index : index + 1]
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         learnable = [parameter for parameter in self.raw if parameter.requires_grad]
         return [{"name": "leaves", "params": learnable, "lr": 1e-2}] if learnable else []

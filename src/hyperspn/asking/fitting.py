@@ -1,0 +1,89 @@
+"""Fitting: a model of a table in one call."""
+
+from __future__ import annotations
+
+import os
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from numpy.typing import NDArray
+
+from ..data import Splits, recognize, split, table_of
+from ..learning.recipes import Trained, candidates, leaf_families, search
+from .table_model import TableModel
+
+VALID_SHARE = 0.1
+
+
+def fit_table(
+    frame: Any,
+    valid: Any = None,
+    *,
+    names: Sequence[str] | None = None,
+    model: str = "hyperspn",
+    recipe: str = "auto",
+    sample_weight: NDArray[np.floating] | None = None,
+    seed: int = 0,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> TableModel:
+    """Learns the joint distribution of the columns of a table.
+
+    Arguments:
+        frame: A DataFrame of pandas, polars or pyarrow, or an array, (rows, columns).
+        valid: Rows by which the best model is chosen; by default a tenth of the table.
+        names: The names of the columns of an array.
+        model: "hyperspn", whose weights a small network writes, or "spn", with one parameter per weight.
+        recipe: The name of a recipe, or "auto", which tries several (see `recipes.search`).
+        sample_weight: How much each row counts, (rows,).
+        seed: Determines everything that is random.
+        folder: Where to keep the run, so that it can be resumed.
+        progress: Whether to show a progress bar.
+        options: What is asked of columns (`kinds`, `bounds`, `missing_as_data`, ... see `recognize`), sizes of the recipe
+            (`layer_size`, `replicas`, ...), and what `fit` takes (`steps`, `batch_size`, ...).
+
+    Example:
+        >>> import numpy as np
+        >>> rows = np.array([["red", 1.5], ["blue", 2.5]] * 30, dtype=object)
+        >>> model = fit_table(rows, names=["color", "size"], recipe="chow-liu", steps=50, progress=False)
+        >>> model.distribution("color", given="size=1.5").column
+        'color'
+    """
+    table = table_of(frame, names)
+    wishes = {name: options.pop(name) for name in list(options) if name in WISHES}
+    rows = np.arange(len(table))
+    train, held_out = (
+        (rows, None) if valid is not None else split(len(table), seed, (1 - VALID_SHARE, VALID_SHARE, 0))[:2]
+    )
+    schema = recognize(table, train, **wishes)
+    x = schema.encode(table)
+    validation = schema.encode(table_of(valid, names)) if held_out is None else x[held_out]
+    splits = Splits(schema, x[train], validation, x[:0])
+    weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)[train]
+    trained = fit_splits(
+        splits, model, recipe, seed=seed, folder=folder, progress=progress, sample_weight=weights, **options
+    )
+    return TableModel(trained.circuit, schema, frame if hasattr(frame, "columns") or hasattr(frame, "schema") else None)
+
+
+def fit_splits(
+    splits: Splits,
+    model: str = "hyperspn",
+    recipe: str = "auto",
+    *,
+    notes: dict[str, Any] | None = None,
+    **options: Any,
+) -> Trained:
+    """Searches for the best recipe on the rows of a table; its circuit's notes hold the schema and what is given."""
+    sizes = {name: options.pop(name) for name in list(options) if name in SIZES}
+    everything = {"schema": splits.schema.to_dict(), "rows": len(splits.train), **(notes or {})}
+    families = leaf_families(splits.schema)
+    return search(candidates(model, recipe, **sizes), splits.train, splits.valid, families, notes=everything, **options)
+
+
+WISHES = ("kinds", "bounds", "missing_as_data", "categories", "numeric_strings", "leave_out")
+SIZES = ("layer_size", "replicas", "embedding_dim", "features", "hidden")
