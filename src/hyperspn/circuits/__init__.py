@@ -3,6 +3,6 @@
 from .circuit import Circuit
 from .loading import load
 from .mixtures import ClusterMixture
-from .models import SPN, EiNet, HyperSPN
+from .models import HCLT, RATSPN, SPN, EiNet, HyperSPN
 
-__all__ = ["SPN", "Circuit", "ClusterMixture", "EiNet", "HyperSPN", "load"]
+__all__ = ["HCLT", "RATSPN", "SPN", "Circuit", "ClusterMixture", "EiNet", "HyperSPN", "load"]
