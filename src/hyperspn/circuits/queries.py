@@ -29,9 +29,18 @@ class Parts(Protocol):
     engine: LayeredEngine
 
 
+<<<<<<< HEAD
 def log_prob(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
     """log p(x), with missing values integrated out: (batch,)."""
     return _log_prob(model, model.leaves.read(x, missing))
+=======
+def log_prob(model: Model, x: Rows, missing: Rows | None = None, weights: WeightSource | None = None) -> Tensor:
+    """log p(x), with missing values integrated out: (batch,).
+
+    With `weights`, these are used in place of the circuit's.
+    """
+    return _log_prob(model, model.leaves.read(x, missing), weights)
+>>>>>>> 818ed68 (The weights of a step are an argument: nothing swaps the source of a circuit, and dropout at a step is a value)
 
 
 def conditional_log_prob(model: Parts, x: Rows | Evidence, query: Rows, missing: Rows | None = None) -> Tensor:
@@ -135,11 +144,20 @@ def most_probable(model: Parts, x: Rows | Evidence, missing: Rows | None = None)
     return _as_data(model, torch.cat(parts))
 
 
+<<<<<<< HEAD
 def _log_prob(model: Parts, evidence: Evidence) -> Tensor:
     if torch.is_grad_enabled():
         return _mixed(model, _root_values(model, evidence))
     parts = _split(evidence, model.engine.rows_at_once)
     return torch.cat([_mixed(model, _root_values(model, part)) for _, part in parts])
+=======
+def _log_prob(model: Model, evidence: Evidence, weights: WeightSource | None = None) -> Tensor:
+    source = model.weights if weights is None else weights
+    if torch.is_grad_enabled():
+        return _mixed(model, model.engine.log_values(evidence, model.leaves, source))
+    parts = _split(evidence, model.engine.rows_at_once)
+    return torch.cat([_mixed(model, model.engine.log_values(part, model.leaves, source)) for _, part in parts])
+>>>>>>> 818ed68 (The weights of a step are an argument: nothing swaps the source of a circuit, and dropout at a step is a value)
 
 
 def _root_values(model: Parts, evidence: Evidence) -> Tensor:
