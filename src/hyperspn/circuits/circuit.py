@@ -79,6 +79,7 @@ class Circuit(nn.Module):
     sample = queries.sample
     sample_given = queries.sample_given
     most_probable = queries.most_probable
+    most_probable_bound = queries.most_probable_bound
     impute = queries.impute
 
     @property

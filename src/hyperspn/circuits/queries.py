@@ -11,6 +11,7 @@ from torch import Generator, Tensor
 
 from ..engines import LayeredEngine
 from ..engines.layered import Inputs, log_max, log_sum
+from ..leaves.discrete import Categorical
 from ..leaves.evidence import Evidence, Rows, as_tensor
 from ..leaves.leaves import Leaves
 from ..weights.sectors import Sectors, SumLayer, ragged_gather
@@ -29,18 +30,18 @@ class Parts(Protocol):
     engine: LayeredEngine
 
 
-<<<<<<< HEAD
-def log_prob(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
-    """log p(x), with missing values integrated out: (batch,)."""
-    return _log_prob(model, model.leaves.read(x, missing))
-=======
-def log_prob(model: Model, x: Rows, missing: Rows | None = None, weights: WeightSource | None = None) -> Tensor:
+def log_prob(
+    model: Parts, x: Rows | Evidence, missing: Rows | None = None, weights: WeightSource | None = None
+) -> Tensor:
     """log p(x), with missing values integrated out: (batch,).
 
     With `weights`, these are used in place of the circuit's.
     """
-    return _log_prob(model, model.leaves.read(x, missing), weights)
->>>>>>> 818ed68 (The weights of a step are an argument: nothing swaps the source of a circuit, and dropout at a step is a value)
+    evidence, source = model.leaves.read(x, missing), model.weights if weights is None else weights
+    if torch.is_grad_enabled():
+        return _mixed(model, _root_values(model, evidence, source))
+    parts = _split(evidence, model.engine.rows_at_once)
+    return torch.cat([_mixed(model, _root_values(model, part, source)) for _, part in parts])
 
 
 def conditional_log_prob(model: Parts, x: Rows | Evidence, query: Rows, missing: Rows | None = None) -> Tensor:
@@ -52,9 +53,9 @@ def conditional_log_prob(model: Parts, x: Rows | Evidence, query: Rows, missing:
             f"expected query to be bool of shape {tuple(evidence.values.shape[1:])}, "
             f"found {columns.dtype} {tuple(columns.shape)}"
         )
-    rest = _log_prob(model, evidence.without(columns))
+    rest = log_prob(model, evidence.without(columns))
     _check_possible(rest)
-    return _log_prob(model, evidence) - rest
+    return log_prob(model, evidence) - rest
 
 
 def marginals(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
@@ -131,7 +132,7 @@ def most_probable(model: Parts, x: Rows | Evidence, missing: Rows | None = None)
 
     This is the most probable completion where only one such choice explains a complete row (a deterministic
     circuit; k = r = 1 with categorical leaves is one). Elsewhere it is a good guess: the most probable completion
-    together with the hidden choices, not with these summed out.
+    together with the hidden choices, not with these summed out. `most_probable_bound` says how far off it may be.
     """
     parts = []
     for first, part in _split(model.leaves.read(x, missing), model.engine.rows_upward):
@@ -144,27 +145,33 @@ def most_probable(model: Parts, x: Rows | Evidence, missing: Rows | None = None)
     return _as_data(model, torch.cat(parts))
 
 
-<<<<<<< HEAD
-def _log_prob(model: Parts, evidence: Evidence) -> Tensor:
-    if torch.is_grad_enabled():
-        return _mixed(model, _root_values(model, evidence))
-    parts = _split(evidence, model.engine.rows_at_once)
-    return torch.cat([_mixed(model, _root_values(model, part)) for _, part in parts])
-=======
-def _log_prob(model: Model, evidence: Evidence, weights: WeightSource | None = None) -> Tensor:
-    source = model.weights if weights is None else weights
-    if torch.is_grad_enabled():
-        return _mixed(model, model.engine.log_values(evidence, model.leaves, source))
-    parts = _split(evidence, model.engine.rows_at_once)
-    return torch.cat([_mixed(model, model.engine.log_values(part, model.leaves, source)) for _, part in parts])
->>>>>>> 818ed68 (The weights of a step are an argument: nothing swaps the source of a circuit, and dropout at a step is a value)
+@torch.no_grad()
+def most_probable_bound(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
+    """An upper bound of log p of each row's most probable completion, (batch,).
+
+        max_y p(x, y) <= the upward pass with every unknown leaf at its largest value
+
+    A sum over the categories of an unknown variable is at its largest at its most probable one. `log_prob` of any
+    completion, as of `most_probable`, is a lower bound.
+    """
+    is_categorical = torch.tensor([isinstance(family, Categorical) for family in model.leaves.families])
+
+    def largest(layer: SumLayer, inputs: Tensor, log_weights: Tensor) -> Tensor:
+        is_code = is_categorical[layer.factors[layer.offsets[:-1]]].to(inputs.device)  # (U,)
+        return torch.where(is_code[:, None, None], log_max(inputs, log_weights), log_sum(inputs, log_weights))
+
+    parts = []
+    for _, part in _split(model.leaves.read(x, missing), model.engine.rows_upward):
+        leaf_log_probs = model.leaves.log_prob(part, modes=True)
+        parts.append(_mixed(model, model.engine.upward(leaf_log_probs, model.weights, at_leaves=largest)[0]))
+    return torch.cat(parts)
 
 
-def _root_values(model: Parts, evidence: Evidence) -> Tensor:
+def _root_values(model: Parts, evidence: Evidence, weights: WeightSource) -> Tensor:
     """The log-values of all roots, (batch, roots)."""
     if evidence.events:
-        return model.engine.log_values_of(model.leaves.log_prob(evidence), model.weights)
-    return model.engine.log_values(evidence, model.leaves, model.weights)
+        return model.engine.log_values_of(model.leaves.log_prob(evidence), weights)
+    return model.engine.log_values(evidence, model.leaves, weights)
 
 
 def _known(evidence: Evidence) -> Tensor:
