@@ -248,7 +248,7 @@ def test_a_file_needs_memory_in_proportion_to_its_size(tmp_path):
 
 
 def test_a_huge_layer_of_factored_weights_is_refused(tmp_path):
-    circuit = HyperSPN(3, 2, 2, weights="factored", structure=binary_trees(3, 2, shared=True))
+    circuit = HyperSPN(3, 2, weights="factored", structure=binary_trees(3, 2, shared=True))
     circuit.save(tmp_path / "model")
     rewrite(tmp_path / "model", put("layer_size", 200_000))
     with pytest.raises(ValueError, match=r"found \d+ in a replica"):

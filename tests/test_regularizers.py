@@ -56,7 +56,9 @@ def test_dropped_edges_have_no_weight_and_the_others_are_as_they_were(assemble):
 
 def test_about_the_rate_is_dropped():
     circuit = SPN(64, layer_size=8, replicas=20)
-    dropped = ~Dropout(circuit.weights, circuit.sectors, 0.3, leaves=True).remaining_edges(0, slice(None))  # (sectors, 8, 8)
+    dropped = ~Dropout(circuit.weights, circuit.sectors, 0.3, leaves=True).remaining_edges(
+        0, slice(None)
+    )  # (sectors, 8, 8)
     assert abs(dropped.double().mean() - 0.3) < 0.01
     assert (dropped.double().mean(0) - 0.3).abs().max() < 0.06
     assert (dropped.double().mean((1, 2)) - 0.3).std() < 0.07

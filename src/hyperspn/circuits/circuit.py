@@ -67,7 +67,7 @@ class Circuit(nn.Module):
         self.engine = choose_engine(engine, sectors, leaves)
         self.notes: dict[str, Any] = {}
 
-    def read(self, x: Rows, missing: Rows | None = None, events: Events | None = None) -> Evidence:
+    def read(self, x: Rows | Evidence, missing: Rows | None = None, events: Events | None = None) -> Evidence:
         """Checks rows once; every query takes the evidence in place of rows (see `Leaves.read`)."""
         return self.leaves.read(x, missing, events)
 

@@ -20,6 +20,14 @@ from ..weights.source import WeightSource, normalize
 Choice = Callable[[Tensor], Tensor]
 
 
+class Density(Protocol):
+    """Anything that reads rows and says how probable they are: a circuit, a mixture of circuits."""
+
+    def read(self, x: Rows | Evidence, missing: Rows | None = None) -> Evidence: ...
+
+    def log_prob(self, x: Rows | Evidence, missing: Rows | None = None) -> Tensor: ...
+
+
 class Parts(Protocol):
     """What a query needs to know of a circuit."""
 
@@ -44,18 +52,18 @@ def log_prob(
     return torch.cat([_mixed(model, _root_values(model, part, source)) for _, part in parts])
 
 
-def conditional_log_prob(model: Parts, x: Rows | Evidence, query: Rows, missing: Rows | None = None) -> Tensor:
+def conditional_log_prob(model: Density, x: Rows | Evidence, query: Rows, missing: Rows | None = None) -> Tensor:
     """log p(x_query | x_rest) = log p(x_query, x_rest) - log p(x_rest): (batch,)."""
-    evidence = model.leaves.read(x, missing)
+    evidence = model.read(x, missing)
     columns = as_tensor(query, "query").to(evidence.values.device)
     if columns.dtype != torch.bool or columns.shape != evidence.values.shape[1:]:
         raise ValueError(
             f"expected query to be bool of shape {tuple(evidence.values.shape[1:])}, "
             f"found {columns.dtype} {tuple(columns.shape)}"
         )
-    rest = log_prob(model, evidence.without(columns))
-    _check_possible(rest)
-    return log_prob(model, evidence) - rest
+    rest = model.log_prob(evidence.without(columns))
+    check_possible(rest)
+    return model.log_prob(evidence) - rest
 
 
 def marginals(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
@@ -77,7 +85,7 @@ def moments(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> tu
     """
     evidence = model.leaves.read(x, missing)
     mean, variance = model.leaves.moments(_marginals(model, evidence))
-    known = _known(evidence)
+    known = evidence.known
     return torch.where(known, evidence.values, mean), variance.masked_fill(known, 0)
 
 
@@ -89,7 +97,7 @@ def impute(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Ten
     """
     evidence = model.leaves.read(x, missing)
     guess = model.leaves.guess(_marginals(model, evidence))
-    return _as_data(model, torch.where(_known(evidence), evidence.values, guess))
+    return _as_data(model, torch.where(evidence.known, evidence.values, guess))
 
 
 @torch.no_grad()
@@ -118,7 +126,7 @@ def sample_given(
     for first, part in _split(model.leaves.read(x, missing), rows_at_once):
         roots, inputs = model.engine.upward(model.leaves.log_prob(part), model.weights)
         scores = roots + normalize(model.mixture)  # (batch, roots)
-        _check_possible(scores.amax(-1), first)
+        check_possible(scores.amax(-1), first)
         rows = torch.arange(len(scores), device=scores.device).repeat_interleave(n)
         members = _descend(model, choose(scores[rows]), choose, inputs, rows)
         drawn = model.leaves.complete(part[rows], members, generator)
@@ -138,10 +146,10 @@ def most_probable(model: Parts, x: Rows | Evidence, missing: Rows | None = None)
     for first, part in _split(model.leaves.read(x, missing), model.engine.rows_upward):
         roots, inputs = model.engine.upward(model.leaves.log_prob(part, modes=True), model.weights, log_max)
         scores = roots + normalize(model.mixture)  # (batch, roots)
-        _check_possible(scores.amax(-1), first)
+        check_possible(scores.amax(-1), first)
         rows = torch.arange(len(scores), device=scores.device)
         members = _descend(model, _best(scores), _best, inputs, rows)
-        parts.append(torch.where(_known(part), part.values, model.leaves.modes(members)))
+        parts.append(torch.where(part.known, part.values, model.leaves.modes(members)))
     return _as_data(model, torch.cat(parts))
 
 
@@ -174,12 +182,6 @@ def _root_values(model: Parts, evidence: Evidence, weights: WeightSource) -> Ten
     return model.engine.log_values(evidence, model.leaves, weights)
 
 
-def _known(evidence: Evidence) -> Tensor:
-    """Where values are known, (batch, variables)."""
-    known = ~evidence.missing
-    return known if evidence.is_event is None else known & ~evidence.is_event
-
-
 def _mixed(model: Parts, roots: Tensor) -> Tensor:
     """log sum_r mixture_r root_r: (batch, roots) -> (batch,)."""
     return log_sum(roots[None], normalize(model.mixture)[None, None])[0, :, 0]
@@ -191,7 +193,7 @@ def _marginals(model: Parts, evidence: Evidence) -> Tensor:
         with torch.inference_mode(False), torch.enable_grad():
             leaf_log_probs = model.leaves.log_prob(part).detach().clone().requires_grad_()
             log_p = _mixed(model, model.engine.log_values_of(leaf_log_probs, model.weights))
-            _check_possible(log_p, first)
+            check_possible(log_p, first)
             parts.append(torch.autograd.grad(log_p.sum(), leaf_log_probs)[0])
     return torch.cat(parts)
 
@@ -270,7 +272,7 @@ def _split(evidence: Evidence, rows: int) -> Iterator[tuple[int, Evidence]]:
     return ((first, evidence[first : first + rows]) for first in range(0, max(len(evidence), 1), rows))
 
 
-def _check_possible(log_p: Tensor, first_row: int = 0) -> None:
+def check_possible(log_p: Tensor, first_row: int = 0) -> None:
     impossible = (log_p == -torch.inf).nonzero()
     if len(impossible):
         raise ValueError(

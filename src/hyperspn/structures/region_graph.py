@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, pairwise
