@@ -18,11 +18,11 @@ from worlds import STRUCTURES, all_worlds, make, mixed_families
 
 import hyperspn
 
-from hyperspn import SPN, Categorical, Circuit, Gaussian, HyperSPN, fit
+from hyperspn import SPN, Categorical, Circuit, EiNet, Gaussian, HyperSPN, fit
 from hyperspn.files import tensors_to_bytes
 from hyperspn.learning.em import EM
 from hyperspn.leaves import Leaves
-from hyperspn.structures import binary_trees
+from hyperspn.structures import binary_trees, poon_domingos
 from hyperspn.weights import DirectWeights, Sectors
 
 SOURCES = ("direct", "hyper", "direct EiNet", "hyper EiNet")
@@ -248,7 +248,7 @@ def test_a_file_needs_memory_in_proportion_to_its_size(tmp_path):
 
 
 def test_a_huge_layer_of_factored_weights_is_refused(tmp_path):
-    circuit = HyperSPN(3, 2, 2, weights="factored", structure=binary_trees(3, 2, shared=True))
+    circuit = HyperSPN(3, 2, weights="factored", structure=binary_trees(3, 2, shared=True))
     circuit.save(tmp_path / "model")
     rewrite(tmp_path / "model", put("layer_size", 200_000))
     with pytest.raises(ValueError, match=r"found \d+ in a replica"):
@@ -334,6 +334,40 @@ def test_description_and_parameter_groups():
     assert [group["name"] for group in groups] == ["embeddings", "network", "mixture", "leaves"]
     grouped = [id(p) for group in groups for p in group["params"]]
     assert sorted(grouped) == sorted(id(p) for p in circuit.parameters() if p.requires_grad)
+
+
+def test_a_description_says_which_engine_and_why():
+    text = repr(EiNet(poon_domingos((2, 2), delta=1), 2, leaves=Categorical(2)))
+    assert "1 root, 9 regions" in text
+    assert "layered (native is faster, but cannot serve outer products)" in text
+    assert repr(SPN(4, engine="layered")).endswith("layered")
+    families = [Categorical(count) for count in range(2, 8)]
+    assert "Categorical(categories=4), 3 other families\n" in repr(SPN(6, leaves=families))
+
+
+@pytest.mark.parametrize("weights", ["direct", "hyper", "factored", "direct EiNet", "hyper EiNet"])
+def test_the_weights_of_regions_are_probabilities_and_say_all(weights):
+    circuit = make("one tree" if weights == "factored" else "shared", weights, layer_size=2)
+    structure, worlds, values = circuit.structure, all_worlds(circuit), []
+    for region in range(structure.num_regions):
+        own = circuit.region_weights(region)
+        torch.testing.assert_close(own.sum(1), torch.ones(len(own), dtype=own.dtype))
+        if not structure.partition_counts[region]:
+            (variable,) = structure.variables(region)
+            inputs = [torch.nn.functional.one_hot(worlds[:, variable], 2).double()]
+        elif weights.endswith("EiNet"):
+            pairs = ((values[left], values[right]) for left, right in structure.partitions(region))
+            inputs = [(right[:, :, None] * left[:, None, :]).flatten(1) for left, right in pairs]
+        else:
+            inputs = [torch.stack([values[child] for child in part]).prod(0) for part in structure.partitions(region)]
+        values.append(torch.cat(inputs, 1) @ own.T)
+    roots = torch.cat([values[root] for root in structure.roots], 1)  # (worlds, roots)
+    torch.testing.assert_close((roots @ circuit.mixture.softmax(0)).log(), circuit.log_prob(worlds))
+
+
+def test_only_regions_have_weights():
+    with pytest.raises(ValueError, match=r"expected a region 0\.\.8, found 9"):
+        make("shared", "direct").region_weights(9)
 
 
 def test_forward_is_log_prob():

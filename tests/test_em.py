@@ -12,7 +12,7 @@ from worlds import STRUCTURES, densities, make
 from hyperspn import SPN, Binomial, Categorical, Gaussian, Histogram, HyperSPN, load
 from hyperspn.engines import layered, native
 from hyperspn.learning import EM
-from hyperspn.learning.regularizers import Softening, written_by
+from hyperspn.learning.regularizers import Softening
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -156,8 +156,7 @@ def test_a_step_is_that_of_all_explanations(structure, leaves, step_size, pseudo
     before, (uses, members) = sums_of(circuit), expected_uses(circuit, x, softening)
     old = moments_of(circuit)
     em = EM(circuit, step_size, pseudocount)
-    with written_by(circuit, Softening(circuit.weights, circuit.sectors, circuit.leaves, softening)):
-        em.step(x)
+    em.step(x, Softening(circuit.weights, circuit.sectors, circuit.leaves, softening))
     after = sums_of(circuit)
     for place, weights in before.items():
         assert after[place] == pytest.approx(moved(weights, uses[place], step_size, pseudocount), abs=1e-12)
@@ -220,9 +219,9 @@ def test_engines_agree_also_in_small_parts(leaves, weights_at_once, softening, m
         circuits.append(circuit)
         x = rows_of(circuit, 50)
         em = EM(circuit, 0.5, 0.1)
-        with written_by(circuit, Softening(circuit.weights, circuit.sectors, circuit.leaves, softening)):
-            for _ in range(3):
-                em.step(x)
+        source = Softening(circuit.weights, circuit.sectors, circuit.leaves, softening)
+        for _ in range(3):
+            em.step(x, source)
         monkeypatch.setattr(layered, "VALUES_AT_ONCE", 2000)
     for ours, theirs in zip(*(circuit.parameters() for circuit in circuits), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
@@ -323,11 +322,11 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
     expected = quietly(SPN(6, 3, replicas=2), train, valid, **options)
     step, calls = EM.step, []
 
-    def interrupted(self, x):
+    def interrupted(self, x, weights):
         calls.append(x)
         if len(calls) == 47:
             raise KeyboardInterrupt
-        return step(self, x)
+        return step(self, x, weights)
 
     monkeypatch.setattr(EM, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -52,7 +52,11 @@ def test_a_room_uses_only_the_rooms_that_it_may_use(path):
 
 @pytest.mark.parametrize(
     ("imported", "absent"),
-    [("hyperspn.structures", "torch"), ("hyperspn.data", "torch"), ("hyperspn", "sklearn matplotlib pandas pyarrow")],
+    [
+        ("hyperspn.structures", "torch"),
+        ("hyperspn.data", "torch"),
+        ("hyperspn", "sklearn matplotlib networkx pandas pyarrow"),
+    ],
 )
 def test_what_an_import_does_not_bring(imported, absent):
     """The package itself imports torch, so a room is imported below an empty package of the same name."""

@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from scipy import stats
-from worlds import all_worlds, sharpened
+from worlds import SHARED, agreeing, all_worlds, missing_patterns, sharpened
 
-from hyperspn import SPN, Categorical, ClusterMixture, EiNet, Gaussian, fit_clusters
+import hyperspn
+
+from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, Histogram, HyperSPN, Mixture, fit_clusters
 from hyperspn.structures import poon_domingos
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -22,7 +24,7 @@ GRID = torch.arange(-40, 40, STEP, dtype=torch.float64)
 def mixture():
     structure = poon_domingos((1, 2), delta=1)
     circuits = [sharpened(EiNet(structure, 2, Gaussian(2, 0.1, 1.0)).double(), seed) for seed in range(3)]
-    return ClusterMixture(circuits, WEIGHTS, CENTERS, SCALE)
+    return Mixture(circuits, WEIGHTS, CENTERS, SCALE)
 
 
 @pytest.fixture(scope="module")
@@ -81,26 +83,224 @@ def test_the_most_probable_completion_is_one_of_the_components(mixture):
     torch.testing.assert_close(completed, best)
 
 
-def test_discrete_components_sum_to_one():
-    mixture = ClusterMixture([SPN(3, 2, 1, seed) for seed in range(2)], torch.ones(2), torch.zeros(2, 3))
-    assert mixture.log_prob(all_worlds(mixture.components[0])).exp().sum().item() == pytest.approx(1, rel=1e-5)
-    assert mixture.sample(4).dtype == mixture.impute(torch.full((1, 3), torch.nan)).dtype == torch.int64
+SHARES = torch.tensor([3.0, 5.0, 0.0, 2.0], dtype=torch.float64)
+FAMILIES = {
+    "binary": [Categorical(2)] * 4,
+    "mixed": [Categorical(2), Binomial(2, total=3), Categorical(3), Histogram(3, categories=2)],
+}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def discrete(request):
+    """A mixture of circuits of several kinds, all worlds, and their probabilities.
+
+    The second component cannot explain a 0 in the first column, and the third has no weight.
+    """
+    leaves = FAMILIES[request.param]
+    circuits = [
+        SPN(4, 2, 2, leaves=leaves),
+        SPN(4, 1, 1, leaves=leaves),
+        EiNet(SHARED, 2, leaves=leaves),
+        HyperSPN(4, 3, structure=SHARED, leaves=leaves),
+    ]
+    circuits = [sharpened(circuit.double(), seed) for seed, circuit in enumerate(circuits)]
+    layer = next(layer for layer in circuits[1].sectors.layers if layer.is_leaf and 0 in layer.factors)
+    sector = layer.sectors[layer.factors.tolist().index(0), 0]
+    circuits[1].weights.logits[layer.kind_index].data[sector, 0] = -torch.inf
+    worlds = all_worlds(circuits[0])
+    with torch.no_grad():
+        p = sum(share / 10 * circuit.log_prob(worlds).exp() for share, circuit in zip(SHARES, circuits))
+    assert not circuits[1].log_prob(worlds[worlds[:, 0] == 0]).isfinite().any()
+    return Mixture(circuits, SHARES), worlds, p
+
+
+def posteriors(discrete):
+    """Rows with holes, and for each the probability of every world given what is known."""
+    mixture, worlds, p = discrete
+    rows = worlds[:: 1 + len(worlds) // 12]
+    missing = missing_patterns(mixture, len(rows))
+    given = torch.stack([p * agreeing(worlds, row, holes) for row, holes in zip(rows, missing)])  # (batch, worlds)
+    return rows, missing, given.sum(1), given / given.sum(1, keepdim=True)
+
+
+def test_probabilities_are_those_of_all_worlds(discrete):
+    mixture, worlds, p = discrete
+    assert p.sum().item() == pytest.approx(1)
+    torch.testing.assert_close(mixture.log_prob(worlds).exp(), p)
+    rows, missing, p_known, _ = posteriors(discrete)
+    torch.testing.assert_close(mixture.log_prob(rows, missing).exp(), p_known)
+    torch.testing.assert_close(mixture.log_prob(mixture.read(rows, missing)).exp(), p_known)
+    query = torch.tensor([True, False, True, False])
+    rest = torch.stack([p[agreeing(worlds, row, query)].sum() for row in rows])
+    expected = torch.stack([p[(worlds == row).all(1)].sum() for row in rows]) / rest
+    torch.testing.assert_close(mixture.conditional_log_prob(rows, query).exp(), expected)
+
+
+def test_marginals_moments_and_guesses_are_those_of_all_worlds(discrete):
+    mixture, worlds, _ = discrete
+    rows, missing, _, posterior = posteriors(discrete)
+    marginals, (mean, variance) = mixture.marginals(rows, missing), mixture.moments(rows, missing)
+    guesses = mixture.impute(rows, missing)
+    torch.testing.assert_close(marginals.sum(-1), torch.ones_like(mean))
+    codes = worlds.double()
+    expected = posterior @ codes  # (batch, variables)
+    torch.testing.assert_close(mean, expected)
+    torch.testing.assert_close(variance, posterior @ codes.square() - expected.square(), rtol=1e-9, atol=1e-12)
+    for variable, family in enumerate(mixture.components[0].leaves.families):
+        indicators = torch.nn.functional.one_hot(worlds[:, variable]).double()
+        distribution = posterior @ indicators  # (batch, categories)
+        if isinstance(family, Categorical):
+            torch.testing.assert_close(marginals[:, variable, : family.categories], distribution)
+        else:  # the distributions of one component after those of another
+            shares = marginals[:, variable, : 4 * family.width].view(len(rows), 4, -1).sum(-1)
+            torch.testing.assert_close(shares, mixture.joint_log_prob(rows, missing).softmax(1))
+        best = mean[:, variable].round() if isinstance(family, Binomial) else distribution.argmax(1)
+        assert torch.equal(guesses[:, variable], best.long())
+
+
+def test_discrete_samples(discrete):
+    mixture, worlds, p = discrete
+    generator = torch.Generator().manual_seed(0)
+    rows, missing, _, posterior = posteriors(discrete)
+    whole = missing.sum(1).argmax()
+    given = mixture.sample_given(rows[whole, None], missing[whole, None], 20_000, generator)[0]
+    assert (given == rows[whole])[:, ~missing[whole]].all()
+    for drawn, expected in ((mixture.sample(20_000, generator), p), (given, posterior[whole])):
+        assert drawn.dtype == torch.int64
+        places = {tuple(world): place for place, world in enumerate(worlds.tolist())}
+        counts = torch.tensor([places[tuple(row)] for row in drawn.tolist()]).bincount(minlength=len(worlds))
+        assert not counts[expected == 0].any()
+        large = expected * 20_000 > 5
+        rest = [float(counts[~large].sum()), float(expected[~large].sum() * 20_000)]
+        frequencies = [*counts[large].tolist(), rest[0]], [*(expected[large] * 20_000).tolist(), rest[1]]
+        pairs = [(f, e) for f, e in zip(*frequencies) if e > 0]
+        assert stats.chisquare(*zip(*pairs)).pvalue > 1e-4
+
+
+def test_completions_and_their_bound(discrete):
+    mixture, worlds, p = discrete
+    rows, missing, *_ = posteriors(discrete)
+    completed, bound = mixture.most_probable(rows, missing), mixture.most_probable_bound(rows, missing)
+    largest = torch.stack([p[agreeing(worlds, row, holes)].max() for row, holes in zip(rows, missing)])
+    assert completed.dtype == torch.int64
+    assert ((completed == rows) | missing).all()
+    assert (mixture.log_prob(completed).exp() <= largest * (1 + 1e-9)).all()
+    assert (mixture.log_prob(completed) > -torch.inf).all()
+    assert (largest.log() <= bound + 1e-9).all()
+
+
+def test_components_that_explain_different_rows_are_completed_exactly():
+    """One component has only worlds that begin with 0 and the other only ones that begin with 1."""
+    circuits = [sharpened(SPN(3, 1, 1, seed=seed).double(), seed) for seed in (1, 2)]
+    for first, circuit in enumerate(circuits):
+        leaf = circuit.structure.leaf_variables.tolist().index(0)
+        circuit.weights.logits[1].data[leaf, 1 - first] = -torch.inf
+    mixture = Mixture(circuits, torch.tensor([0.4, 0.6]).double())
+    worlds = all_worlds(circuits[0])
+    p = mixture.log_prob(worlds)
+    for row in (torch.full((3,), torch.nan), torch.tensor([1.0, torch.nan, 0.0]), torch.tensor([torch.nan, 1.0, 1.0])):
+        allowed = agreeing(worlds, row, row.isnan())
+        best = worlds[p.masked_fill(~allowed, -torch.inf).argmax()]
+        assert torch.equal(mixture.most_probable(row[None])[0], best)
+        assert mixture.most_probable_bound(row[None]).item() >= p[allowed].max() - 1e-9
+
+
+def impossible_mixture():
+    circuits = [SPN(2, 1, 1, seed=seed).double() for seed in (1, 2)]
+    for circuit in circuits:
+        leaf = circuit.structure.leaf_variables.tolist().index(0)
+        circuit.weights.logits[1].data[leaf, 1] = -torch.inf
+    return Mixture(circuits, torch.ones(2).double())
+
+
+X, HOLES = torch.tensor([[0, 0], [1, 0]]), torch.tensor([[False, True], [False, True]])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda mixture: mixture.conditional_log_prob(X, torch.tensor([False, True])),
+        lambda mixture: mixture.marginals(X, HOLES),
+        lambda mixture: mixture.moments(X, HOLES),
+        lambda mixture: mixture.impute(X, HOLES),
+        lambda mixture: mixture.sample_given(X, HOLES),
+        lambda mixture: mixture.most_probable(X, HOLES),
+    ],
+)
+def test_impossible_evidence_is_refused(query):
+    with pytest.raises(ValueError, match="positive probability, found impossible values in row"):
+        query(impossible_mixture())
+
+
+def test_impossible_rows_have_probability_zero_and_no_gradient():
+    mixture = impossible_mixture()
+    log_p = mixture.log_prob(X)
+    assert log_p.isfinite().tolist() == [True, False]
+    assert mixture.most_probable_bound(X, HOLES).isfinite().tolist() == [True, False]
+    log_p[1].backward()
+    assert all((p.grad == 0).all() for p in mixture.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (lambda mixture: mixture.log_prob(torch.tensor([[0, 2]])), "a category 0..1 in column 1, found 2"),
+        (lambda mixture: mixture.log_prob(torch.zeros(2, 3)), r"shape \(batch, 2\)"),
+        (lambda mixture: mixture.conditional_log_prob(X, torch.tensor([1, 0])), "query to be bool of shape"),
+        (lambda mixture: mixture.conditional_log_prob(X, torch.tensor([True])), "query to be bool of shape"),
+        (lambda mixture: mixture.moments(X, torch.tensor([True])), "missing to be bool"),
+        (lambda mixture: mixture.sample(-1), "number of samples"),
+        (lambda mixture: mixture.sample_given(X[:1], n=0), "number of samples"),
+    ],
+)
+def test_bad_questions_are_refused(query, message):
+    with pytest.raises(ValueError, match=message):
+        query(impossible_mixture())
+
+
+def test_no_rows_have_no_answers(discrete):
+    mixture, worlds, _ = discrete
+    nothing = worlds[:0]
+    assert mixture.log_prob(nothing).shape == mixture.most_probable_bound(nothing).shape == (0,)
+    assert mixture.sample(0).shape == mixture.impute(nothing).shape == mixture.most_probable(nothing).shape == (0, 4)
+    assert mixture.sample_given(nothing, n=3).shape == (0, 3, 4)
+    assert mixture.moments(nothing)[1].shape == (0, 4)
+
+
+def test_the_old_name_works_and_names_the_new_one(tmp_path):
+    with pytest.warns(FutureWarning, match=r"hyperspn\.ClusterMixture is now hyperspn\.Mixture"):
+        old = hyperspn.ClusterMixture
+    mixture = old([SPN(3, 2, 1)], torch.ones(1), torch.zeros(1, 3))
+    mixture.save(tmp_path)
+    x = torch.tensor([[0, 1, 1]])
+    torch.testing.assert_close(old.load(tmp_path).log_prob(x), mixture.log_prob(x))
+    torch.testing.assert_close(Mixture([SPN(3, 2, 1)], torch.ones(1)).log_prob(x), mixture.log_prob(x))
+
+
+def test_a_description_is_short(mixture, discrete):
+    assert "Mixture of 3 circuits around centers, in units of 4\n  weights 0.2, 0.5, 0.3\n" in repr(mixture)
+    assert len(repr(discrete[0]).splitlines()) == 10
 
 
 def test_save_and_load(mixture, tmp_path):
     mixture.save(tmp_path / "mixture")
-    again = ClusterMixture.load(tmp_path / "mixture")
+    assert torch.equal(Mixture.load(tmp_path / "mixture").centers, mixture.centers)
+    again = Mixture.load(tmp_path / "mixture")
     x = torch.randn(5, 2, dtype=torch.float64)
     torch.testing.assert_close(again.log_prob(x), mixture.log_prob(x), rtol=1e-12, atol=0)
     with pytest.raises(FileNotFoundError, match="found no mixture"):
-        ClusterMixture.load(tmp_path)
+        Mixture.load(tmp_path)
+    plain = Mixture(list(mixture.components), WEIGHTS)
+    plain.save(tmp_path / "plain")
+    assert Mixture.load(tmp_path / "plain").centers is None
+    torch.testing.assert_close(Mixture.load(tmp_path / "plain").log_prob(x), plain.log_prob(x), rtol=1e-12, atol=0)
     (tmp_path / "mixture" / "mixture.safetensors").write_bytes(b"nothing")
     with pytest.raises(ValueError, match="damaged or foreign"):
-        ClusterMixture.load(tmp_path / "mixture")
+        Mixture.load(tmp_path / "mixture")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_clusters_are_found_and_learnt(jobs, tmp_path):
+def test_clusters_are_learned(jobs, tmp_path):
     generator = np.random.default_rng(0)
     rows = np.concatenate([generator.normal(center, 5, (60, 4)) for center in (40, 200)]).astype(np.float32)
     options = {"steps": 20, "batch_size": 20, "evaluate_every": 10, "folder": tmp_path}
@@ -125,13 +325,24 @@ def small_einet():
     ("make", "message"),
     [
         (
-            lambda: ClusterMixture([small_einet()], torch.ones(2), torch.zeros(1, 4)),
+            lambda: Mixture([small_einet()], torch.ones(2), torch.zeros(1, 4)),
             "weight and a center for each of 1",
         ),
-        (lambda: ClusterMixture([small_einet()], torch.ones(1), torch.zeros(1, 3)), r"centers \(1, 3\)"),
-        (lambda: ClusterMixture([small_einet()], -torch.ones(1), torch.zeros(1, 4)), "weights >= 0"),
-        (lambda: ClusterMixture([small_einet()], torch.ones(1), torch.zeros(1, 4), 0.0), "scale > 0"),
-        (lambda: ClusterMixture([SPN(4, leaves=Categorical(3))], torch.ones(1), torch.ones(1, 4)), "continuous"),
+        (lambda: Mixture([small_einet()], torch.ones(1), torch.zeros(1, 3)), r"centers \(1, 3\)"),
+        (lambda: Mixture([small_einet()], -torch.ones(1), torch.zeros(1, 4)), "weights >= 0"),
+        (lambda: Mixture([small_einet()], torch.ones(1), torch.zeros(1, 4), 0.0), "scale > 0"),
+        (lambda: Mixture([SPN(4, leaves=Categorical(3))], torch.ones(1), torch.ones(1, 4)), "continuous"),
+        (lambda: Mixture([], torch.ones(0)), "circuits over the same variables"),
+        (lambda: Mixture([SPN(3), SPN(4)], torch.ones(2)), r"same variables, found numbers of variables \[3, 4\]"),
+        (
+            lambda: Mixture([SPN(2), SPN(2, leaves=Categorical(3))], torch.ones(2)),
+            r"same leaf family in all circuits, found Categorical\(categories=2\) and",
+        ),
+        (
+            lambda: Mixture([SPN(2, leaves=[Categorical(2), Gaussian(2)])], torch.ones(1), torch.ones(1, 2)),
+            "continuous",
+        ),
+        (lambda: Mixture([small_einet()], torch.ones(1), scale=2.0), "centers beside a scale"),
         (lambda: fit_clusters(small_einet, np.zeros((3, 4)), clusters=4), "1 to 3 clusters"),
     ],
 )

@@ -2,13 +2,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import sleep
 
+import numpy as np
 import pytest
 import torch
 
 from worlds import CATERPILLAR, make
 
-from hyperspn import SPN, Categorical, HyperSPN
-from hyperspn.structures import binary_trees
+from hyperspn import HCLT, RATSPN, SPN, Categorical, EiNet, Gaussian, HyperSPN
+from hyperspn.structures import binary_trees, chow_liu
 
 FACTORED = partial(HyperSPN, weights="factored")
 
@@ -29,8 +30,8 @@ def test_seeds_decide_in_threads_too(monkeypatch):
     manual_seed = torch.manual_seed
     monkeypatch.setattr(torch, "manual_seed", lambda seed: (manual_seed(seed), sleep(0.01)))  # let others in
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda seed: HyperSPN(40, seed=seed, structure=structure), seeds))
-    for seed, circuit in zip(seeds, found, strict=True):
+        circuits = list(threads.map(lambda seed: HyperSPN(40, seed=seed, structure=structure), seeds))
+    for seed, circuit in zip(seeds, circuits, strict=True):
         alone = HyperSPN(40, seed=seed, structure=structure).state_dict()
         assert all(torch.equal(value, alone[name]) for name, value in circuit.state_dict().items())
 
@@ -71,6 +72,39 @@ def test_a_given_structure_is_used():
     assert SPN(5, structure=CATERPILLAR).structure is CATERPILLAR
     with pytest.raises(ValueError, match="structure of 4 variables, found one of 5"):
         HyperSPN(4, structure=CATERPILLAR)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: SPN(5, replicas=3, structure=CATERPILLAR), "structure or a number of replicas, found both"),
+        (lambda: FACTORED(5, 2, 1, structure=CATERPILLAR), "structure or a number of replicas, found both"),
+        (lambda: HyperSPN(5, latent_dim=4), "no latent_dim beside weights='hyper', found 4"),
+        (lambda: HyperSPN(5, features=8), "no features beside weights='hyper', found 8"),
+        (lambda: FACTORED(5, embedding_dim=5), "no embedding_dim beside weights='factored', found 5"),
+        (lambda: EiNet(CATERPILLAR, embedding_dim=5), "no embedding_dim beside weights='direct', found 5"),
+        (lambda: EiNet(CATERPILLAR, hidden=(3,)), "no hidden beside weights='direct', found"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+def test_names_of_the_field():
+    assert RATSPN is SPN
+    rows = np.random.default_rng(0).integers(0, 4, (200, 1)).repeat(3, axis=1).astype(float)
+    rows[:, 1] %= 2
+    rows[:, 2] -= 0.5
+    rows[3, 0] = np.nan
+    circuit = HCLT(rows, layer_size=6, replicas=2, seed=1)
+    assert circuit.leaves.families == (Categorical(4), Categorical(2), Gaussian(6, min_variance=1e-4))
+    assert circuit.structure == chow_liu(rows, 2, 1, continuous=[False, False, True])
+    assert circuit.sectors.layer_size == 6
+    assert HCLT(rows, leaves=Gaussian(3)).leaves.distinct == (Gaussian(3),)
+    assert HCLT(np.full((5, 2), np.nan)).leaves.distinct == (Categorical(1),)
+    with pytest.raises(ValueError, match="table of numbers"):
+        HCLT(["a", "b"])
 
 
 @pytest.mark.parametrize("leaves", [[Categorical(2)] * 3, "Categorical", [2] * 4])

@@ -10,7 +10,7 @@ import torch
 
 from hyperspn.recipes import Recipe
 
-from hyperspn import SPN, ClusterMixture, HyperSPN, TableModel, datasets, fit, load
+from hyperspn import SPN, HyperSPN, Mixture, TableModel, datasets, fit, load
 from hyperspn.data import read_table
 
 FILES = Path(__file__).parent / "files" / "0.1.0"
@@ -32,10 +32,8 @@ RUNS = {
 @pytest.mark.parametrize("name", ["spn", "hyperspn", "factored", "einet", "mixture"])
 @pytest.mark.parametrize("engine", ["auto", "layered"])
 def test_models_open_and_agree(name, engine):
-    if name == "mixture":
-        circuit = ClusterMixture.load(FILES / name)
-    else:
-        circuit = load(FILES / f"{name}.safetensors", engine=engine)
+    path = FILES / f"{name}.safetensors"
+    circuit = Mixture.load(FILES / name) if name == "mixture" else load(path, engine=engine)
     rows = np.array(EXPECTED[name]["rows"], float)
     assert np.isnan(rows).any()
     assert circuit.double().log_prob(rows).tolist() == pytest.approx(EXPECTED[name]["log_prob"], rel=1e-9)

@@ -182,6 +182,25 @@ def test_most_probable_completion_of_a_mixture_that_is_deterministic_by_its_weig
     assert torch.equal(completed[0], worlds[p.argmax()])
 
 
+def test_no_completion_is_more_probable_than_the_bound(discrete):
+    circuit, worlds, probabilities = discrete
+    rows = worlds[:: 1 + len(worlds) // 20]
+    missing = missing_patterns(circuit, len(rows))
+    bounds, of_known = circuit.most_probable_bound(rows, missing), circuit.log_prob(rows, missing)
+    for row, holes, bound in zip(rows, missing, bounds, strict=True):
+        assert probabilities[agreeing(worlds, row, holes)].max().log() <= bound + 1e-9
+    if all(isinstance(family, Categorical) for family in circuit.leaves.families):
+        assert (bounds <= of_known + 1e-9).all()
+    torch.testing.assert_close(circuit.most_probable_bound(rows), circuit.log_prob(rows))
+
+
+def test_the_bound_of_independent_variables_is_their_most_probable_world():
+    circuit = sharpened(SPN(4, 1, 1, leaves=[Categorical(2), Categorical(5), Binomial(1, total=3), Categorical(3)]))
+    nothing_known = torch.full((1, 4), torch.nan)
+    largest = circuit.log_prob(all_worlds(circuit)).max()
+    torch.testing.assert_close(circuit.most_probable_bound(nothing_known)[0], largest)
+
+
 def test_most_probable_completion_maximizes_over_hidden_choices_too(discrete):
     circuit, worlds, p = discrete
     completed = circuit.most_probable(worlds[:1], torch.ones(1, circuit.num_variables, dtype=torch.bool))
@@ -259,6 +278,14 @@ def test_densities_of_wide_gaussian_regions_integrate_to_one_and_to_their_margin
     drawn = circuit.sample_given(row, n=5000, generator=torch.Generator().manual_seed(0))[0]
     cumulative = weight.cumsum(0)
     assert stats.kstest(drawn[:, 0].numpy(), lambda v: np.interp(v, grid + 0.125, cumulative)).pvalue > 1e-4
+
+
+def test_no_density_is_larger_than_the_bound():
+    circuit = sharpened(SPN(2, 2, 2, leaves=Gaussian(3)).double())
+    grid = torch.linspace(-6, 6, 400, dtype=torch.float64)
+    bound = circuit.most_probable_bound(torch.tensor([[torch.nan, torch.nan], [torch.nan, 0.3]]))
+    assert circuit.log_prob(torch.cartesian_prod(grid, grid)).max() <= bound[0]
+    assert circuit.log_prob(torch.stack([grid, torch.full_like(grid, 0.3)], 1)).max() <= bound[1] < bound[0]
 
 
 def test_most_probable_continuous_value_is_a_mode():

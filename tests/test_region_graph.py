@@ -1,8 +1,11 @@
+import sys
 import tracemalloc
 
+import networkx
 import numpy as np
 import pytest
 
+from matplotlib import pyplot
 from worlds import CATERPILLAR, SHARED, STRUCTURES, WIDE_LEAVES
 
 from hyperspn.structures import RegionGraph, binary_trees
@@ -26,6 +29,53 @@ def test_roots_heights_and_scopes_of_a_shared_graph():
     assert CATERPILLAR.is_forest
     assert WIDE_LEAVES.is_forest
     assert WIDE_LEAVES.scope(5) == (1, 2, 3)
+
+
+def test_descriptions_are_a_few_lines():
+    lines = ["RegionGraph over 5 variables", "1 tree, 4 high", "5 leaf regions of 1 variable"]
+    lines.append("4 inner regions with 4 partitions into 1 to 3 regions")
+    assert [line.strip() for line in repr(CATERPILLAR).splitlines()] == lines
+    assert "1 root above shared regions, 3 high" in repr(SHARED)
+    assert "5 leaf regions of 1 to 3 variables" in repr(WIDE_LEAVES)
+    assert len(repr(binary_trees(1, 1)).splitlines()) == 3
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_networkx_sees_the_same_graph(name):
+    structure = STRUCTURES[name]
+    graph = structure.to_networkx()
+    assert networkx.is_directed_acyclic_graph(graph)
+    assert sorted(node for node, degree in graph.in_degree if degree == 0) == structure.roots.tolist()
+    for node, attributes in graph.nodes(data=True):
+        parts = [graph.nodes[child]["scope"] for child in graph.successors(node)]
+        if attributes["kind"] == "region":
+            assert attributes["scope"] == structure.scope(node)
+            assert set(parts) <= {attributes["scope"]}
+            assert len(parts) == structure.partition_counts[node]
+        else:
+            assert sorted(v for part in parts for v in part) == list(attributes["scope"])
+
+
+def test_without_networkx_an_error_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(ImportError, match="needs networkx"):
+        SHARED.to_networkx()
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_a_drawing_shows_every_region_below_the_root_at_a_place_of_its_own(name):
+    structure = STRUCTURES[name]
+    root = int(structure.roots[-1])
+    names = [f"variable {v}" for v in range(structure.num_variables)]
+    axes = structure.plot(root, names)
+    below = networkx.descendants(structure.to_networkx(), root) | {root}
+    assert (
+        len({text.get_position() for text in axes.texts}) == len(axes.texts) == sum(isinstance(n, int) for n in below)
+    )
+    shown = " ".join(text.get_text() for text in axes.texts)
+    assert all(label in shown for label in names)
+    assert structure.plot(ax=axes) is axes
+    pyplot.close(axes.figure)
 
 
 def test_arrays_are_frozen():

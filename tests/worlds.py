@@ -50,7 +50,9 @@ def make(name: str, weights: str, layer_size: int = 3, seed: int = 0, **options)
     else:
         factored = partial(HyperSPN, weights="factored", hidden=(5,))
         assemble = {"direct": SPN, "hyper": HyperSPN, "factored": factored}[source]
-        circuit = assemble(structure.num_variables, layer_size, seed, structure=structure, init="normal", **options)
+        circuit = assemble(
+            structure.num_variables, layer_size, seed=seed, structure=structure, init="normal", **options
+        )
     return sharpened(circuit.double(), seed)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import renamed, structures, weights
 from .asking import TableModel, fit_table
-from .circuits import SPN, Circuit, ClusterMixture, EiNet, HyperSPN, load, queries
+from .circuits import HCLT, RATSPN, SPN, Circuit, EiNet, HyperSPN, Mixture, load, queries
 from .data import datasets, images
 from .learning import EM, fit, fit_clusters, recipes, start_from_clusters
 from .leaves import Binomial, Categorical, Evidence, Gaussian, Histogram, Numeric
@@ -21,17 +21,19 @@ __version__ = "0.1.0"
 
 __all__ = [
     "EM",
+    "HCLT",
+    "RATSPN",
     "SPN",
     "Binomial",
     "Categorical",
     "Circuit",
-    "ClusterMixture",
     "EiNet",
     "Evidence",
     "Gaussian",
     "Histogram",
     "HyperSPN",
     "HyperSPNDensity",
+    "Mixture",
     "Numeric",
     "RegionGraph",
     "TableModel",

@@ -21,7 +21,7 @@ MODULES = {
     "pictures": "data.pictures",
     "compiled": "kernel",
 }
-ATTRIBUTES = {"warm_start": "start_from_clusters"}
+ATTRIBUTES = {"ClusterMixture": "Mixture", "warm_start": "start_from_clusters"}
 
 
 class RenamedModules(MetaPathFinder, Loader):

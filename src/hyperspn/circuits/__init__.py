@@ -2,7 +2,7 @@
 
 from .circuit import Circuit
 from .loading import load
-from .mixtures import ClusterMixture
-from .models import SPN, EiNet, HyperSPN
+from .mixtures import Mixture
+from .models import HCLT, RATSPN, SPN, EiNet, HyperSPN
 
-__all__ = ["SPN", "Circuit", "ClusterMixture", "EiNet", "HyperSPN", "load"]
+__all__ = ["HCLT", "RATSPN", "SPN", "Circuit", "EiNet", "HyperSPN", "Mixture", "load"]

@@ -13,17 +13,18 @@ import torch
 
 from torch import Tensor, nn
 
-from ..engines import choose_engine
+from ..engines import LayeredEngine, NativeEngine, choose_engine
 from ..files import tensors_to_bytes, write
 from ..leaves.evidence import Evidence, Rows
 from ..leaves.leaves import Events, Leaves
 from ..structures import RegionGraph
 from ..weights.sectors import Sectors
-from ..weights.source import WeightSource, initial
+from ..weights.source import WeightSource, initial, normalize
 from . import queries
 
 FORMAT = "hyperspn"
 FORMAT_VERSION = 1
+FAMILIES_SHOWN = 4
 
 
 class Circuit(nn.Module):
@@ -66,7 +67,7 @@ class Circuit(nn.Module):
         self.engine = choose_engine(engine, sectors, leaves)
         self.notes: dict[str, Any] = {}
 
-    def read(self, x: Rows, missing: Rows | None = None, events: Events | None = None) -> Evidence:
+    def read(self, x: Rows | Evidence, missing: Rows | None = None, events: Events | None = None) -> Evidence:
         """Checks rows once; every query takes the evidence in place of rows (see `Leaves.read`)."""
         return self.leaves.read(x, missing, events)
 
@@ -78,6 +79,7 @@ class Circuit(nn.Module):
     sample = queries.sample
     sample_given = queries.sample_given
     most_probable = queries.most_probable
+    most_probable_bound = queries.most_probable_bound
     impute = queries.impute
 
     @property
@@ -101,19 +103,36 @@ class Circuit(nn.Module):
         return [*groups, *self.leaves.parameter_groups()]
 
     def __repr__(self) -> str:
-        sectors, families = self.sectors, ", ".join(map(repr, self.leaves.distinct))
+        sectors, roots, families = self.sectors, len(self.mixture), [repr(family) for family in self.leaves.distinct]
+        if len(families) > FAMILIES_SHOWN:
+            families[FAMILIES_SHOWN - 1 :] = [f"{len(families) - FAMILIES_SHOWN + 1} other families"]
         return "\n".join(
             [
                 f"Circuit over {self.num_variables:,} variables",
-                f"  structure   {len(self.mixture):,} roots, {self.structure.num_regions:,} regions",
+                f"  structure   {roots:,} root{'s' * (roots > 1)}, {self.structure.num_regions:,} regions",
                 f"  layer size  {sectors.layer_size}, {sectors.product} products",
-                f"  leaves      {families}",
+                f"  leaves      {', '.join(families)}",
                 f"  weights     {sectors.num_used_weights:,} used, {sectors.num_weights:,} stored if direct",
                 f"  written by  {type(self.weights).__name__}({self.weights.extra_repr()})",
                 f"  learnable   {self.num_parameters:,} parameters",
-                f"  engine      {self.engine}",
+                f"  engine      {self.engine}{_reason(self.engine)}",
             ]
         )
+
+    @torch.no_grad()
+    def region_weights(self, region: int) -> Tensor:
+        """The weights of a region's sum nodes as probabilities, (sum nodes, inputs): each row sums to 1.
+
+        The inputs are the products of the region's first partition, then those of the next; of a leaf region, its
+        distributions. The weights of the roots themselves are ``circuit.mixture.softmax(0)``.
+        """
+        if not 0 <= region < self.structure.num_regions:
+            raise ValueError(f"expected a region 0..{self.structure.num_regions - 1}, found {region}")
+        layer = self.sectors.layers[self.sectors.layer_of[region]]
+        if not layer.has_sums:
+            return torch.eye(layer.columns, dtype=self.mixture.dtype, device=self.mixture.device)
+        sectors = layer.sectors[self.sectors.slot_of[region]].to(self.mixture.device)
+        return layer.assemble(self.weights(layer.kind_index, sectors), normalize)[0].exp()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes one safetensors file: learnable parameters, structure, and configuration in its header."""
@@ -135,6 +154,12 @@ class Circuit(nn.Module):
             path,
             tensors_to_bytes(arrays, {"format": FORMAT, "version": str(FORMAT_VERSION), "config": json.dumps(config)}),
         )
+
+
+def _reason(engine: LayeredEngine) -> str:
+    """Why the slow engine, where the fast one cannot serve."""
+    obstacle = None if isinstance(engine, NativeEngine) else NativeEngine.obstacle(engine.sectors)
+    return f" (native is faster, but cannot serve {obstacle})" if obstacle else ""
 
 
 def _compact(array: np.ndarray) -> np.ndarray:

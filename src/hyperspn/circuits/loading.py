@@ -66,25 +66,26 @@ def load(path: str | os.PathLike[str], engine: str = "auto", classes: Sequence[C
 
 def load_mixture(
     folder: str | os.PathLike[str], engine: str = "auto", classes: Sequence[Class] = ()
-) -> tuple[list[Circuit], Tensor, Tensor, float]:
-    """Reads what a mixture is made of: its components, their weights and centers, and the scale."""
+) -> tuple[list[Circuit], Tensor, Tensor | None, float]:
+    """Reads what a mixture is made of: its components, their weights, and centers and the scale if it has any."""
     path = Path(folder) / MIXTURE
     if not path.is_file():
         raise FileNotFoundError(f"expected the folder of a mixture, found no {MIXTURE} in {folder}")
     tensors = _read(path, "a mixture")[1]
     try:
-        log_weights, centers, scale = (tensors[name] for name in ("log_weights", "centers", "scale"))
-        weights = log_weights.exp()  # (components,)
-        is_sound = weights.ndim == 1 and abs(weights.sum().item() - 1) < 1e-3 and bool(centers.isfinite().all())
-        dtypes = {tensor.dtype for tensor in (log_weights, centers, scale)}
-        if not is_sound or not dtypes <= {torch.float32, torch.float64} or not 0 < scale.item() < torch.inf:
-            raise ValueError("weights, centers or scale that are none")
+        weights, scale, centers = tensors["log_weights"].exp(), tensors["scale"].item(), tensors.get("centers")
+        is_sound = weights.ndim == 1 and abs(weights.sum().item() - 1) < 1e-3 and 0 < scale < torch.inf
+        dtypes = {tensor.dtype for tensor in tensors.values()}
+        if not is_sound or not dtypes <= {torch.float32, torch.float64}:
+            raise ValueError("weights or a scale that are none")
+        if centers is not None and not centers.isfinite().all():
+            raise ValueError("centers that are none")
     except Exception as error:
         raise ValueError(f"expected a mixture, found a damaged or foreign file at {path} ({error})") from error
     paths = [component_file(folder, component) for component in range(len(weights))]
     if absent := [path for path in paths if not path.is_file()]:
         raise ValueError(f"expected a mixture of {len(paths)} components, found no file at {absent[0]}")
-    return [load(path, engine, classes) for path in paths], weights, centers, scale.item()
+    return [load(path, engine, classes) for path in paths], weights, centers, scale
 
 
 def component_file(folder: str | os.PathLike[str], component: int) -> Path:

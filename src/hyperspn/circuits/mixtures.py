@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import log
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,25 @@ from typing import Any
 import torch
 
 from torch import Generator, Tensor, nn
+from torch.nn import functional
 
+from ..checks import whole
+from ..engines.layered import log_sum
 from ..files import tensors_to_bytes, write
-from ..leaves.evidence import Evidence, Rows, as_tensor
+from ..leaves.evidence import Evidence, Rows
+from ..leaves.family import LeafFamily
+from ..leaves.leaves import Events
+from . import queries
 from .circuit import Circuit
 from .loading import MIXTURE, component_file, load_mixture
 
 
-class ClusterMixture(nn.Module):
-    """A mixture of circuits, each of which models its cluster's rows relative to their mean.
+class Mixture(nn.Module):
+    """A mixture of circuits over the same variables, which answers the same queries as a circuit.
+
+        p(x) = sum_c weights_c p_c(x)
+
+    With centers, each circuit models its rows relative to a center and in units of a scale (see `fit_clusters`):
 
         p(x) = sum_c weights_c scale^-n p_c((x - centers_c) / scale)
 
@@ -29,28 +39,28 @@ class ClusterMixture(nn.Module):
     compared with those of a probability of whole numbers.
 
     Arguments:
-        components: The circuits, all over the same n variables.
+        components: The circuits, all over the same n variables with the same leaf families.
         weights: The probability of each component, (components,).
-        centers: The mean of each cluster, (components, n).
-        scale: What differences from the mean are divided by.
+        centers: What each component counts from, (components, n), for continuous leaves; None for 0.
+        scale: What differences from the center are divided by.
+
+    Example:
+        >>> from hyperspn import SPN
+        >>> mixture = Mixture([SPN(4, replicas=1, seed=seed) for seed in range(3)], torch.tensor([0.5, 0.3, 0.2]))
+        >>> mixture.log_prob(torch.tensor([[0.0, 1.0, torch.nan, 1.0]])).shape
+        torch.Size([1])
     """
 
     components: Any  # the circuits
     log_weights: Tensor
-    centers: Tensor
+    centers: Tensor | None
 
-    def __init__(self, components: Sequence[Circuit], weights: Tensor, centers: Tensor, scale: float = 1.0) -> None:
+    def __init__(
+        self, components: Sequence[Circuit], weights: Tensor, centers: Tensor | None = None, scale: float = 1.0
+    ) -> None:
         super().__init__()
-        sizes = {circuit.num_variables for circuit in components}
-        if len(sizes) != 1 or centers.shape != (len(components), *sizes) or weights.shape != (len(components),):
-            raise ValueError(
-                f"expected a weight and a center for each of {len(components)} circuits over the same variables, "
-                f"found weights {tuple(weights.shape)} and centers {tuple(centers.shape)}"
-            )
-        if not (weights.min() >= 0 and weights.sum() > 0 and scale > 0):
-            raise ValueError(f"expected weights >= 0 and a scale > 0, found {weights.tolist()} and {scale}")
-        if any(circuit.leaves.is_discrete for circuit in components) and (centers.any() or scale != 1):
-            raise ValueError("expected continuous leaves around the centers, found discrete ones")
+        _check_components(components)
+        _check_weights(weights, centers, scale, components)
         self.components = nn.ModuleList(components)
         self.register_buffer("log_weights", (weights / weights.sum()).log())
         self.register_buffer("centers", centers)
@@ -58,83 +68,120 @@ class ClusterMixture(nn.Module):
 
     @property
     def num_variables(self) -> int:
-        return self.centers.shape[1]
+        return self.components[0].num_variables
 
-    def forward(self, x: Rows, missing: Rows | None = None) -> Tensor:
+    @property
+    def num_parameters(self) -> int:
+        """The number of learnable parameters of all components."""
+        return sum(circuit.num_parameters for circuit in self.components)
+
+    def read(self, x: Rows | Evidence, missing: Rows | None = None, events: Events | None = None) -> Evidence:
+        """Checks rows once; every query takes the evidence in place of rows (see `Leaves.read`)."""
+        return self.components[0].read(x, missing, events)
+
+    def forward(self, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
         """log p(x), with missing values integrated out: (batch,)."""
-        return self.joint_log_prob(x, missing).logsumexp(1)
+        return _sum(self.joint_log_prob(x, missing))
 
     log_prob = forward
+    conditional_log_prob = queries.conditional_log_prob
 
-    def joint_log_prob(self, x: Rows, missing: Rows | None = None) -> Tensor:
+    def joint_log_prob(self, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
         """log p(x, component), (batch, components)."""
-        evidence = self._read(x, missing)
-        known = (~evidence.missing).sum(1).to(self.centers.dtype)  # (batch,)
+        evidence = self.read(x, missing)
         parts = [circuit.log_prob(self._local(c, evidence)) for c, circuit in enumerate(self.components)]
-        return torch.stack(parts, 1) + self.log_weights - known[:, None] * log(self.scale)
-
-    def conditional_log_prob(self, x: Rows, query: Rows, missing: Rows | None = None) -> Tensor:
-        """log p(x_query | x_rest), (batch,)."""
-        evidence = self._read(x, missing)
-        rest = evidence.missing | as_tensor(query, "query").to(evidence.missing.device)
-        return self.log_prob(x, evidence.missing) - self.log_prob(x, rest)
+        known = evidence.known.sum(1, keepdim=True).to(self.log_weights)  # (batch, 1)
+        return torch.stack(parts, 1) + self.log_weights - known * log(self.scale)
 
     @torch.no_grad()
-    def moments(self, x: Rows, missing: Rows | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every variable given what is known of its row, two of (batch, variables)."""
-        evidence = self._read(x, missing)
-        posterior = self.joint_log_prob(x, missing).softmax(1).T[..., None]  # (components, batch, 1)
-        found = [circuit.moments(self._local(c, evidence)) for c, circuit in enumerate(self.components)]
-        means = torch.stack([self._global(c, mean) for c, (mean, _) in enumerate(found)])  # (components, batch, n)
-        variances = torch.stack([variance * self.scale**2 for _, variance in found])
+    def marginals(self, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
+        """The posterior of every variable given what is known of its row: (batch, variables, l).
+
+        For a categorical variable entry [b, v, j] is p(X_v = j | row b). Leaf distributions with parameters are
+        others in each component: first come those of the first component, then those of the next, and last the
+        distributions without parameters, which are the same in all components.
+        """
+        evidence = self.read(x, missing)
+        joint = self._joint(evidence)
+        parts = self._ask(lambda c, rows: self.components[c].marginals(rows), evidence, joint)
+        parts = parts * joint.softmax(1).T[..., None, None]  # (components, batch, variables, l)
+        posteriors = []
+        for family, variables, (raw, *_) in self._groups():
+            learned = raw.shape[1] if family.num_parameters else 0
+            part = parts[:, :, variables, : family.width]  # (components, batch, own, l)
+            different = part[..., :learned].permute(1, 2, 0, 3).flatten(2)  # (batch, own, components learned)
+            posteriors.append(torch.cat([different, part[..., learned:].sum(0)], -1))
+        width = max(posterior.shape[-1] for posterior in posteriors)
+        return self._in_order([functional.pad(posterior, (0, width - posterior.shape[-1])) for posterior in posteriors])
+
+    @torch.no_grad()
+    def moments(self, x: Rows | Evidence, missing: Rows | None = None) -> tuple[Tensor, Tensor]:
+        """Mean and variance of every variable given what is known of its row, two of (batch, variables).
+
+        A known value is its own mean, with variance 0. Categories count as their codes.
+        """
+        evidence = self.read(x, missing)
+        joint = self._joint(evidence)
+        posterior = joint.softmax(1).T[..., None]  # (components, batch, 1)
+        parts = self._ask(lambda c, rows: torch.stack(self.components[c].moments(rows), 1), evidence, joint)
+        means, variances = self._global(parts[:, :, 0]), parts[:, :, 1] * self.scale**2  # (components, batch, n)
         mean = (posterior * means).sum(0)
         variance = (posterior * (variances + (means - mean).square())).sum(0)
-        return torch.where(evidence.missing, mean, evidence.values), variance.masked_fill(~evidence.missing, 0)
+        return torch.where(evidence.known, evidence.values, mean), variance.masked_fill(evidence.known, 0)
 
-    def impute(self, x: Rows, missing: Rows | None = None) -> Tensor:
-        """Fills every hole with its mean given the known values, rounded where variables are discrete: (batch, variables)."""
-        mean = self.moments(x, missing)[0]
-        return mean.round().long() if self._is_discrete else mean
+    @torch.no_grad()
+    def impute(self, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
+        """Fills every hole with the best single guess for it, and keeps the rest: (batch, variables).
+
+        The guess is the most probable category, the mean of a continuous variable, the rounded mean of a count.
+        """
+        evidence = self.read(x, missing)
+        guess = self._guess(self.marginals(evidence)) if self.centers is None else self.moments(evidence)[0]
+        return self._as_data(torch.where(evidence.known, evidence.values, guess))
 
     @torch.no_grad()
     def sample(self, n: int, generator: Generator | None = None) -> Tensor:
         """Draws n rows, (n, variables)."""
-        if n < 0:
-            raise ValueError(f"expected a number of samples >= 0, found {n}")
-        return self._drawn(
-            self.log_weights.expand(n, -1), lambda c, rows: self._sample(c, len(rows), generator), generator
-        )
+        scores = self.log_weights.expand(whole("the number of samples", n, least=0), -1)  # (n, components)
+        return self._draw(scores, lambda c, rows: self.components[c].sample(len(rows), generator), generator)
 
     @torch.no_grad()
     def sample_given(
-        self, x: Rows, missing: Rows | None = None, n: int = 1, generator: Generator | None = None
+        self, x: Rows | Evidence, missing: Rows | None = None, n: int = 1, generator: Generator | None = None
     ) -> Tensor:
         """Draws n completions of each row from p(missing | known), (batch, n, variables)."""
-        if n < 1:
-            raise ValueError(f"expected a number of samples >= 1, found {n}")
-        evidence = self._read(x, missing)
-        joint = self.joint_log_prob(x, missing).repeat_interleave(n, 0)  # (batch n, components)
+        evidence = self.read(x, missing)
+        scores = self._joint(evidence).repeat_interleave(whole("the number of samples", n), 0)  # (batch n, components)
 
-        def draw(c: int, rows: Tensor) -> Tensor:
-            own = evidence[rows // n]
-            drawn = self.components[c].sample_given(self._local(c, own), generator=generator)[:, 0]
-            return torch.where(own.missing, self._global(c, drawn), own.values)
+        def complete(c: int, rows: Tensor) -> Tensor:
+            return self.components[c].sample_given(self._local(c, evidence[rows // n]), generator=generator)[:, 0]
 
-        return self._drawn(joint, draw, generator).view(-1, n, self.num_variables)
+        draws = self._draw(scores, complete, generator).view(-1, n, self.num_variables)
+        return self._as_data(torch.where(evidence.known[:, None], evidence.values[:, None], draws))
 
     @torch.no_grad()
-    def most_probable(self, x: Rows, missing: Rows | None = None) -> Tensor:
-        """The best of the components' most probable completions of each row, (batch, variables)."""
-        evidence = self._read(x, missing)
-        completed = torch.stack(
-            [
-                self._global(c, circuit.most_probable(self._local(c, evidence)))
-                for c, circuit in enumerate(self.components)
-            ]
-        )  # (components, batch, n)
-        completed = torch.where(evidence.missing, completed, evidence.values)
-        scores = torch.stack([self.joint_log_prob(rows)[:, c] for c, rows in enumerate(completed)])
-        return completed[scores.argmax(0), torch.arange(len(evidence.values))]
+    def most_probable(self, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
+        """The best of the components' completions of each row, (batch, variables): a guess (see `queries.most_probable`)."""
+        evidence = self.read(x, missing)
+        joint = self._joint(evidence)
+        parts = self._ask(lambda c, rows: _complete(self.components[c], rows), evidence, joint)
+        completed, scores = self._global(parts[..., :-1]), parts[..., -1].T + self.log_weights
+        best = scores.masked_fill(joint == -torch.inf, -torch.inf).argmax(1)  # (batch,)
+        rows = completed[best, torch.arange(len(best), device=best.device)]
+        return self._as_data(torch.where(evidence.known, evidence.values, rows))
+
+    @torch.no_grad()
+    def most_probable_bound(self, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
+        """An upper bound of log p of each row's most probable completion (see `queries`), (batch,)."""
+        evidence = self.read(x, missing)
+        parts = [circuit.most_probable_bound(self._local(c, evidence)) for c, circuit in enumerate(self.components)]
+        return _sum(torch.stack(parts, 1) + self.log_weights) - self.num_variables * log(self.scale)
+
+    def __repr__(self) -> str:
+        weights = ", ".join(f"{weight:.3g}" for weight in self.log_weights.exp().tolist())
+        around = "" if self.centers is None else f" around centers, in units of {self.scale:g}"
+        first = f"{self.components[0]!r}".replace("\n", "\n  ")
+        return f"Mixture of {len(self.components)} circuits{around}\n  weights {weights}\n  the first: {first}"
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes a folder: one file for each component, and last the one that joins them."""
@@ -142,39 +189,114 @@ class ClusterMixture(nn.Module):
         (Path(folder) / MIXTURE).unlink(missing_ok=True)
         for c, circuit in enumerate(self.components):
             circuit.save(component_file(folder, c))
-        tensors = {"log_weights": self.log_weights, "centers": self.centers, "scale": torch.tensor(self.scale)}
+        tensors = {"log_weights": self.log_weights, "scale": torch.tensor(self.scale)}
+        if self.centers is not None:
+            tensors["centers"] = self.centers
         arrays = {name: value.cpu().numpy() for name, value in tensors.items()}
         write(Path(folder) / MIXTURE, tensors_to_bytes(arrays))
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> ClusterMixture:
+    def load(cls, folder: str | os.PathLike[str]) -> Mixture:
         """Reads a mixture that `save` wrote."""
         return cls(*load_mixture(folder))
 
-    @property
-    def _is_discrete(self) -> bool:
-        return bool(self.components[0].leaves.is_discrete)
+    def _joint(self, evidence: Evidence) -> Tensor:
+        """log p(row, component), (batch, components), once every row is known to be possible."""
+        joint = self.joint_log_prob(evidence)
+        queries.check_possible(joint.amax(1))
+        return joint
 
-    def _read(self, x: Rows, missing: Rows | None) -> Evidence:
-        return self.components[0].leaves.read(x, missing)
+    def _ask(self, question: Callable[[int, Evidence], Tensor], evidence: Evidence, joint: Tensor) -> Tensor:
+        """What each component answers, (components, batch, ...), 0 for rows that it cannot explain."""
+        answers = []
+        for c, is_possible in enumerate((joint > -torch.inf).T):
+            answer = question(c, self._local(c, evidence[is_possible]))
+            answers.append(answer.new_zeros(len(joint), *answer.shape[1:]).index_put((is_possible,), answer))
+        return torch.stack(answers)
 
-    def _local(self, component: int, evidence: Evidence) -> Tensor:
-        """The rows as a component sees them, NaN where missing."""
+    def _draw(self, scores: Tensor, draw: Callable[[int, Tensor], Tensor], generator: Generator | None) -> Tensor:
+        """Chooses a component for each row by its scores, (rows, components), and lets it draw these rows."""
+        chosen = torch.multinomial(scores.softmax(1), 1, generator=generator)[:, 0] if len(scores) else scores[:, 0]
+        places = [(chosen == c).nonzero()[:, 0] for c in range(len(self.components))]
+        draws = torch.cat([draw(c, rows) for c, rows in enumerate(places)])[torch.cat(places).argsort()]
+        if self.centers is not None:
+            draws = draws * self.scale + self.centers[chosen.long()]
+        return self._as_data(draws)
+
+    def _guess(self, posterior: Tensor) -> Tensor:
+        """The best single value under each variable's `marginals`, (batch, variables)."""
+        guesses = []
+        for family, variables, parameters in self._groups():
+            extra = (len(parameters) - 1) * parameters[0].shape[1] if family.num_parameters else 0
+            members = torch.cat(parameters, 1) if family.num_parameters else parameters[0]
+            guesses.append(family.guess(members, posterior[:, variables, : family.width + extra]))
+        return self._in_order(guesses)
+
+    def _groups(self) -> Iterator[tuple[LeafFamily, Tensor, list[Tensor]]]:
+        """Each leaf family with its variables and their parameters in every component, (own, learned, parameters)."""
+        first = self.components[0].leaves
+        parameters = zip(*(circuit.leaves.raw for circuit in self.components), strict=True)
+        for family, variables, group in zip(first.groups, first.variables, parameters, strict=True):
+            yield family, variables.to(group[0].device), list(group)
+
+    def _in_order(self, columns: list[Tensor]) -> Tensor:
+        """Puts the columns of all families into the order of their variables."""
+        return torch.cat(columns, 1)[:, torch.cat(self.components[0].leaves.variables).argsort()]
+
+    def _local(self, component: int, evidence: Evidence) -> Evidence:
+        """The rows as a component sees them."""
+        if self.centers is None:
+            return evidence
+        if evidence.events:
+            raise ValueError("expected values, found events: a mixture of circuits around centers knows none")
         rows = (evidence.values - self.centers[component]) / self.scale
-        return rows.masked_fill(evidence.missing, torch.nan)
+        return self.components[component].read(rows.masked_fill(evidence.missing, torch.nan))
 
-    def _global(self, component: int, rows: Tensor) -> Tensor:
-        return rows * self.scale + self.centers[component]
+    def _global(self, rows: Tensor) -> Tensor:
+        """Rows of all components in their own units, (components, batch, variables)."""
+        return rows if self.centers is None else rows * self.scale + self.centers[:, None]
 
-    def _sample(self, component: int, n: int, generator: Generator | None) -> Tensor:
-        return self._global(component, self.components[component].sample(n, generator))
+    def _as_data(self, rows: Tensor) -> Tensor:
+        return rows.long() if self.components[0].leaves.is_discrete else rows
 
-    def _drawn(self, joint: Tensor, draw: Callable[[int, Tensor], Tensor], generator: Generator | None) -> Tensor:
-        """Chooses a component for each row by its log-probabilities, and lets it draw the row."""
-        rows = joint.new_empty(len(joint), self.num_variables)
-        if len(joint):
-            chosen = torch.multinomial(joint.softmax(1), 1, generator=generator)[:, 0]
-            for c in chosen.unique().tolist():
-                own = (chosen == c).nonzero()[:, 0]
-                rows[own] = draw(c, own).to(rows.dtype)
-        return rows.long() if self._is_discrete else rows
+
+def _complete(circuit: Circuit, evidence: Evidence) -> Tensor:
+    """The circuit's completion of each row, and last its log-probability: (batch, variables + 1)."""
+    rows = circuit.most_probable(evidence)
+    return torch.cat([rows, circuit.log_prob(rows)[:, None]], 1)
+
+
+def _sum(joint: Tensor) -> Tensor:
+    """log sum_c exp(joint[:, c]): (batch, components) -> (batch,)."""
+    return log_sum(joint[None], joint.new_zeros(1, 1, joint.shape[1]))[0, :, 0]
+
+
+def _check_components(components: Sequence[Circuit]) -> None:
+    sizes = sorted({circuit.num_variables for circuit in components})
+    if len(sizes) != 1:
+        raise ValueError(f"expected circuits over the same variables, found numbers of variables {sizes}")
+    for variable, families in enumerate(zip(*(circuit.leaves.families for circuit in components), strict=True)):
+        if len(different := list(dict.fromkeys(families))) > 1:
+            raise ValueError(
+                f"expected the same leaf family in all circuits, found {different[0]} and {different[1]} "
+                f"for variable {variable}"
+            )
+
+
+def _check_weights(weights: Tensor, centers: Tensor | None, scale: float, components: Sequence[Circuit]) -> None:
+    shape = (len(components), components[0].num_variables)
+    if weights.shape != shape[:1] or (centers is not None and centers.shape != shape):
+        raise ValueError(
+            f"expected a weight and a center for each of {len(components)} circuits, "
+            f"found weights {tuple(weights.shape)} and centers {None if centers is None else tuple(centers.shape)}"
+        )
+    if not (weights.min() >= 0 and 0 < weights.sum() < torch.inf and 0 < scale < torch.inf):
+        raise ValueError(f"expected weights >= 0 and a scale > 0, found {weights.tolist()} and {scale}")
+    if centers is None and scale != 1:
+        raise ValueError(f"expected centers beside a scale, found scale {scale} without them")
+    if centers is not None and (centers.any() or scale != 1) and _has_discrete_leaves(components[0]):
+        raise ValueError("expected continuous leaves around the centers, found discrete ones")
+
+
+def _has_discrete_leaves(circuit: Circuit) -> bool:
+    return any(family.is_discrete for family in circuit.leaves.distinct)

@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 
+from numpy.typing import ArrayLike
+
 from ..leaves.continuous import Gaussian
-from ..leaves.discrete import Categorical
+from ..leaves.discrete import Categorical, Histogram
 from ..leaves.family import LeafFamily
 from ..leaves.leaves import Leaves
-from ..structures import RegionGraph, binary_trees
+from ..structures import RegionGraph, binary_trees, chow_liu
+from ..structures.mutual_information import as_array
 from ..weights.direct import DirectWeights
 from ..weights.factored import FactoredWeights
 from ..weights.hyper import HyperWeights
 from ..weights.sectors import Sectors
-from ..weights.source import Initialization, WeightSource
+from ..weights.source import Init, WeightSource
 from .circuit import Circuit
 
 LeafChoice = LeafFamily | Sequence[LeafFamily]
+
+REPLICAS = 50
+EINET_SIZES: dict[str, Any] = {"embedding_dim": 8, "hidden": (10, 10)}
+SIZES = {"direct": (), "hyper": ("embedding_dim", "hidden"), "factored": ("latent_dim", "features", "hidden")}
 
 _SEEDING = Lock()
 
@@ -29,20 +37,20 @@ _SEEDING = Lock()
 def SPN(
     num_variables: int,
     layer_size: int = 5,
-    replicas: int = 50,
+    replicas: int | None = None,
     seed: int = 0,
     *,
     leaves: LeafChoice = Categorical(2),
     structure: RegionGraph | None = None,
-    init: Initialization = "uniform",
+    init: Init = "uniform",
     engine: str = "auto",
 ) -> Circuit:
-    """A sum-product network with one parameter per weight; by default the paper's RAT-SPN.
+    """A sum-product network with one parameter per weight; by default the paper's RAT-SPN, so that `RATSPN` is the same.
 
     Arguments:
         num_variables: The number of variables n.
         layer_size: The number of sum nodes per region k.
-        replicas: The number of random trees r, where no structure is given.
+        replicas: The number of random trees r, by default 50; a structure has its own.
         seed: Determines the random trees and the starting values.
         leaves: The family of leaf distributions, or a list with one for each variable.
         structure: A region graph in place of random binary trees.
@@ -61,17 +69,17 @@ def SPN(
 def HyperSPN(
     num_variables: int,
     layer_size: int = 5,
-    replicas: int = 50,
+    replicas: int | None = None,
     seed: int = 0,
     *,
     weights: Literal["hyper", "factored"] = "hyper",
-    embedding_dim: int = 5,
-    latent_dim: int = 4,
-    features: int = 8,
+    embedding_dim: int | None = None,
+    latent_dim: int | None = None,
+    features: int | None = None,
     hidden: Sequence[int] | None = None,
     leaves: LeafChoice = Categorical(2),
     structure: RegionGraph | None = None,
-    init: Initialization = "uniform",
+    init: Init = "uniform",
     engine: str = "auto",
 ) -> Circuit:
     """The same circuit as `SPN`, its weights written by a small network (section 3).
@@ -79,9 +87,9 @@ def HyperSPN(
     Arguments:
         weights: What the network reads: one embedding per sector ("hyper", as in the paper), or one latent vector per
             replica of a tree that all of them share ("factored", see `FactoredWeights`).
-        embedding_dim: The size of a sector's embedding ("hyper").
-        latent_dim: The size of a replica's latent vector ("factored").
-        features: The number of features that the network makes of it ("factored").
+        embedding_dim: The size of a sector's embedding ("hyper"), by default 5.
+        latent_dim: The size of a replica's latent vector ("factored"), by default 4.
+        features: The number of features that the network makes of it ("factored"), by default 8.
         hidden: The widths of the network's hidden layers: by default (20, 20), where the paper's h is the last one,
             or (64, 64) for "factored".
         init: How the embeddings, or the base weights, start: "uniform" in [0, 1), or standard "normal".
@@ -94,16 +102,50 @@ def HyperSPN(
     """
     if weights not in ("hyper", "factored"):
         raise ValueError(f"expected weights 'hyper' or 'factored', found {weights!r}")
-    if structure is None and weights == "factored":
-        structure = binary_trees(num_variables, replicas, seed, shared=True)
-    sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure)
-    widths = {} if hidden is None else {"hidden": hidden}
+    sizes = _sizes(weights, embedding_dim=embedding_dim, latent_dim=latent_dim, features=features, hidden=hidden)
+    shared = weights == "factored"
+    sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure, shared)
     with _seeded(seed):
-        if weights == "hyper":
-            source: WeightSource = HyperWeights(sectors, embedding_dim, init=init, **widths)
-        else:
-            source = FactoredWeights(sectors, latent_dim, features, init=init, **widths)
-        return Circuit(sectors, Leaves(families), source, engine)
+        write = FactoredWeights if shared else HyperWeights
+        return Circuit(sectors, Leaves(families), write(sectors, init=init, **sizes), engine)
+
+
+def HCLT(
+    data: ArrayLike,
+    layer_size: int = 16,
+    replicas: int = 1,
+    seed: int = 0,
+    *,
+    leaves: LeafChoice | None = None,
+    init: Init = "uniform",
+    engine: str = "auto",
+) -> Circuit:
+    """A hidden Chow-Liu tree, or a mixture of several: each edge of the tree becomes a sum over k hidden states.
+
+    After A. Liu and G. Van den Broeck, Tractable regularization of probabilistic circuits, NeurIPS 2021. The structure
+    is learned here (see `chow_liu`), the weights are not (see `fit`).
+
+    Arguments:
+        data: The rows to learn the tree from, (rows, variables), NaN where a value is unknown.
+        layer_size: The number of hidden states k.
+        replicas: The number of trees r: that of all rows, and then those of bootstrap samples.
+        seed: Determines roots, bootstrap samples and starting values.
+        leaves: The family of leaf distributions, or a list with one for each variable. By default a column of whole
+            numbers >= 0 holds the codes of categories, as many as the largest code asks for; any other column is
+            continuous, with k Gaussians, and should be scaled to mean 0 and variance 1.
+        init: How the weights start: "uniform" in [0, 1), or standard "normal".
+        engine: How the circuit is evaluated: "native", "layered", or "auto", the native engine where it can serve.
+
+    Example:
+        >>> rows = np.random.default_rng(0).integers(0, 3, (100, 1)).repeat(4, axis=1)
+        >>> HCLT(rows, layer_size=8).leaves.distinct
+        (Categorical(categories=3),)
+    """
+    columns = as_array(data).T
+    leaves = [_family(column, layer_size) for column in columns] if leaves is None else leaves
+    continuous = continuous_variables(_families(len(columns), leaves))
+    structure = chow_liu(data, replicas, seed, continuous=continuous)
+    return SPN(len(columns), layer_size, seed=seed, leaves=leaves, structure=structure, init=init, engine=engine)
 
 
 def EiNet(
@@ -113,9 +155,9 @@ def EiNet(
     weights: Literal["direct", "hyper"] = "direct",
     seed: int = 0,
     *,
-    embedding_dim: int = 8,
-    hidden: Sequence[int] = (10, 10),
-    init: Initialization = "normal",
+    embedding_dim: int | None = None,
+    hidden: Sequence[int] | None = None,
+    init: Init = "normal",
     engine: str = "auto",
 ) -> Circuit:
     """An einsum network: all k x k products of two children's outputs, on any structure (section 4.2).
@@ -129,8 +171,8 @@ def EiNet(
             variances between 1e-6 and 0.01, as published for pixels.
         weights: "direct", one parameter per weight, or "hyper", written by a network from one embedding per sector.
         seed: Determines the starting values.
-        embedding_dim: The size of a sector's embedding.
-        hidden: The widths of the network's hidden layers.
+        embedding_dim: The size of a sector's embedding ("hyper"), by default 8.
+        hidden: The widths of the network's hidden layers ("hyper"), by default (10, 10).
         init: How weights or embeddings start: standard "normal", or "uniform" in [0, 1).
         engine: How the circuit is evaluated: "layered", or "auto".
 
@@ -142,24 +184,58 @@ def EiNet(
     """
     if weights not in ("direct", "hyper"):
         raise ValueError(f"expected weights 'direct' or 'hyper', found {weights!r}")
+    sizes = EINET_SIZES | _sizes(weights, embedding_dim=embedding_dim, hidden=hidden)
     families = _families(structure.num_variables, Gaussian(layer_size, 1e-6, 0.01) if leaves is None else leaves)
     sectors = Sectors(structure.in_pairs(), layer_size, [family.width for family in families], "outer")
     with _seeded(seed):
         source: WeightSource = DirectWeights(sectors, init)
         if weights == "hyper":
-            source = HyperWeights(sectors, embedding_dim, hidden, init)
+            source = HyperWeights(sectors, init=init, **sizes)
         return Circuit(sectors, Leaves(families), source, engine)
 
 
+RATSPN = SPN
+
+
+def continuous_variables(families: Sequence[LeafFamily]) -> list[bool]:
+    """Which variables have too many values to count each of them (see `mutual_information`)."""
+    return [not isinstance(family, (Categorical, Histogram)) for family in families]
+
+
 def _skeleton(
-    num_variables: int, layer_size: int, replicas: int, seed: int, leaves: LeafChoice, structure: RegionGraph | None
+    num_variables: int,
+    layer_size: int,
+    replicas: int | None,
+    seed: int,
+    leaves: LeafChoice,
+    structure: RegionGraph | None,
+    shared: bool = False,
 ) -> tuple[Sectors, list[LeafFamily]]:
     if structure is None:
-        structure = binary_trees(num_variables, replicas, seed)
+        structure = binary_trees(num_variables, REPLICAS if replicas is None else replicas, seed, shared=shared)
+    elif replicas is not None:
+        raise ValueError(f"expected a structure or a number of replicas, found both ({replicas} replicas)")
     if structure.num_variables != num_variables:
         raise ValueError(f"expected a structure of {num_variables} variables, found one of {structure.num_variables}")
     families = _families(num_variables, leaves)
     return Sectors(structure, layer_size, [family.width for family in families]), families
+
+
+def _sizes(weights: str, **sizes: int | Sequence[int] | None) -> dict[str, Any]:
+    """The sizes that are given, once it is known that these weights have them."""
+    given = {name: size for name, size in sizes.items() if size is not None}
+    for name, size in given.items():
+        if name not in SIZES[weights]:
+            raise ValueError(f"expected no {name} beside weights={weights!r}, found {size}")
+    return given
+
+
+def _family(column: np.ndarray, members: int) -> LeafFamily:
+    """Categories for a column of codes, Gaussians for any other."""
+    known = column[~np.isnan(column)]
+    if (known < 0).any() or (known % 1).any():
+        return Gaussian(members, min_variance=1e-4)
+    return Categorical(int(known.max(initial=0)) + 1)
 
 
 def _families(num_variables: int, leaves: LeafChoice) -> list[LeafFamily]:

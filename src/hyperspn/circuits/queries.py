@@ -11,12 +11,21 @@ from torch import Generator, Tensor
 
 from ..engines import LayeredEngine
 from ..engines.layered import Inputs, log_max, log_sum
+from ..leaves.discrete import Categorical
 from ..leaves.evidence import Evidence, Rows, as_tensor
 from ..leaves.leaves import Leaves
 from ..weights.sectors import Sectors, SumLayer, ragged_gather
 from ..weights.source import WeightSource, normalize
 
 Choice = Callable[[Tensor], Tensor]
+
+
+class Density(Protocol):
+    """Anything that reads rows and says how probable they are: a circuit, a mixture of circuits."""
+
+    def read(self, x: Rows | Evidence, missing: Rows | None = None) -> Evidence: ...
+
+    def log_prob(self, x: Rows | Evidence, missing: Rows | None = None) -> Tensor: ...
 
 
 class Parts(Protocol):
@@ -29,23 +38,32 @@ class Parts(Protocol):
     engine: LayeredEngine
 
 
-def log_prob(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
-    """log p(x), with missing values integrated out: (batch,)."""
-    return _log_prob(model, model.leaves.read(x, missing))
+def log_prob(
+    model: Parts, x: Rows | Evidence, missing: Rows | None = None, weights: WeightSource | None = None
+) -> Tensor:
+    """log p(x), with missing values integrated out: (batch,).
+
+    With `weights`, these are used in place of the circuit's.
+    """
+    evidence, source = model.leaves.read(x, missing), model.weights if weights is None else weights
+    if torch.is_grad_enabled():
+        return _mixed(model, _root_values(model, evidence, source))
+    parts = _split(evidence, model.engine.rows_at_once)
+    return torch.cat([_mixed(model, _root_values(model, part, source)) for _, part in parts])
 
 
-def conditional_log_prob(model: Parts, x: Rows | Evidence, query: Rows, missing: Rows | None = None) -> Tensor:
+def conditional_log_prob(model: Density, x: Rows | Evidence, query: Rows, missing: Rows | None = None) -> Tensor:
     """log p(x_query | x_rest) = log p(x_query, x_rest) - log p(x_rest): (batch,)."""
-    evidence = model.leaves.read(x, missing)
+    evidence = model.read(x, missing)
     columns = as_tensor(query, "query").to(evidence.values.device)
     if columns.dtype != torch.bool or columns.shape != evidence.values.shape[1:]:
         raise ValueError(
             f"expected query to be bool of shape {tuple(evidence.values.shape[1:])}, "
             f"found {columns.dtype} {tuple(columns.shape)}"
         )
-    rest = _log_prob(model, evidence.without(columns))
-    _check_possible(rest)
-    return _log_prob(model, evidence) - rest
+    rest = model.log_prob(evidence.without(columns))
+    check_possible(rest)
+    return model.log_prob(evidence) - rest
 
 
 def marginals(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
@@ -67,7 +85,7 @@ def moments(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> tu
     """
     evidence = model.leaves.read(x, missing)
     mean, variance = model.leaves.moments(_marginals(model, evidence))
-    known = _known(evidence)
+    known = evidence.known
     return torch.where(known, evidence.values, mean), variance.masked_fill(known, 0)
 
 
@@ -79,7 +97,7 @@ def impute(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Ten
     """
     evidence = model.leaves.read(x, missing)
     guess = model.leaves.guess(_marginals(model, evidence))
-    return _as_data(model, torch.where(_known(evidence), evidence.values, guess))
+    return _as_data(model, torch.where(evidence.known, evidence.values, guess))
 
 
 @torch.no_grad()
@@ -108,7 +126,7 @@ def sample_given(
     for first, part in _split(model.leaves.read(x, missing), rows_at_once):
         roots, inputs = model.engine.upward(model.leaves.log_prob(part), model.weights)
         scores = roots + normalize(model.mixture)  # (batch, roots)
-        _check_possible(scores.amax(-1), first)
+        check_possible(scores.amax(-1), first)
         rows = torch.arange(len(scores), device=scores.device).repeat_interleave(n)
         members = _descend(model, choose(scores[rows]), choose, inputs, rows)
         drawn = model.leaves.complete(part[rows], members, generator)
@@ -122,37 +140,46 @@ def most_probable(model: Parts, x: Rows | Evidence, missing: Rows | None = None)
 
     This is the most probable completion where only one such choice explains a complete row (a deterministic
     circuit; k = r = 1 with categorical leaves is one). Elsewhere it is a good guess: the most probable completion
-    together with the hidden choices, not with these summed out.
+    together with the hidden choices, not with these summed out. `most_probable_bound` says how far off it may be.
     """
     parts = []
     for first, part in _split(model.leaves.read(x, missing), model.engine.rows_upward):
         roots, inputs = model.engine.upward(model.leaves.log_prob(part, modes=True), model.weights, log_max)
         scores = roots + normalize(model.mixture)  # (batch, roots)
-        _check_possible(scores.amax(-1), first)
+        check_possible(scores.amax(-1), first)
         rows = torch.arange(len(scores), device=scores.device)
         members = _descend(model, _best(scores), _best, inputs, rows)
-        parts.append(torch.where(_known(part), part.values, model.leaves.modes(members)))
+        parts.append(torch.where(part.known, part.values, model.leaves.modes(members)))
     return _as_data(model, torch.cat(parts))
 
 
-def _log_prob(model: Parts, evidence: Evidence) -> Tensor:
-    if torch.is_grad_enabled():
-        return _mixed(model, _root_values(model, evidence))
-    parts = _split(evidence, model.engine.rows_at_once)
-    return torch.cat([_mixed(model, _root_values(model, part)) for _, part in parts])
+@torch.no_grad()
+def most_probable_bound(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
+    """An upper bound of log p of each row's most probable completion, (batch,).
+
+        max_y p(x, y) <= the upward pass with every unknown leaf at its largest value
+
+    A sum over the categories of an unknown variable is at its largest at its most probable one. `log_prob` of any
+    completion, as of `most_probable`, is a lower bound.
+    """
+    is_categorical = torch.tensor([isinstance(family, Categorical) for family in model.leaves.families])
+
+    def largest(layer: SumLayer, inputs: Tensor, log_weights: Tensor) -> Tensor:
+        is_code = is_categorical[layer.factors[layer.offsets[:-1]]].to(inputs.device)  # (U,)
+        return torch.where(is_code[:, None, None], log_max(inputs, log_weights), log_sum(inputs, log_weights))
+
+    parts = []
+    for _, part in _split(model.leaves.read(x, missing), model.engine.rows_upward):
+        leaf_log_probs = model.leaves.log_prob(part, modes=True)
+        parts.append(_mixed(model, model.engine.upward(leaf_log_probs, model.weights, at_leaves=largest)[0]))
+    return torch.cat(parts)
 
 
-def _root_values(model: Parts, evidence: Evidence) -> Tensor:
+def _root_values(model: Parts, evidence: Evidence, weights: WeightSource) -> Tensor:
     """The log-values of all roots, (batch, roots)."""
     if evidence.events:
-        return model.engine.log_values_of(model.leaves.log_prob(evidence), model.weights)
-    return model.engine.log_values(evidence, model.leaves, model.weights)
-
-
-def _known(evidence: Evidence) -> Tensor:
-    """Where values are known, (batch, variables)."""
-    known = ~evidence.missing
-    return known if evidence.is_event is None else known & ~evidence.is_event
+        return model.engine.log_values_of(model.leaves.log_prob(evidence), weights)
+    return model.engine.log_values(evidence, model.leaves, weights)
 
 
 def _mixed(model: Parts, roots: Tensor) -> Tensor:
@@ -166,7 +193,7 @@ def _marginals(model: Parts, evidence: Evidence) -> Tensor:
         with torch.inference_mode(False), torch.enable_grad():
             leaf_log_probs = model.leaves.log_prob(part).detach().clone().requires_grad_()
             log_p = _mixed(model, model.engine.log_values_of(leaf_log_probs, model.weights))
-            _check_possible(log_p, first)
+            check_possible(log_p, first)
             parts.append(torch.autograd.grad(log_p.sum(), leaf_log_probs)[0])
     return torch.cat(parts)
 
@@ -245,7 +272,7 @@ def _split(evidence: Evidence, rows: int) -> Iterator[tuple[int, Evidence]]:
     return ((first, evidence[first : first + rows]) for first in range(0, max(len(evidence), 1), rows))
 
 
-def _check_possible(log_p: Tensor, first_row: int = 0) -> None:
+def check_possible(log_p: Tensor, first_row: int = 0) -> None:
     impossible = (log_p == -torch.inf).nonzero()
     if len(impossible):
         raise ValueError(

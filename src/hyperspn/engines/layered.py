@@ -17,6 +17,7 @@ from ..weights.source import WeightSource, normalize
 VALUES_AT_ONCE = 2**25
 
 Combine = Callable[[Tensor, Tensor], Tensor]
+LeafCombine = Callable[[SumLayer, Tensor, Tensor], Tensor]
 
 
 class Source(NamedTuple):
@@ -149,6 +150,7 @@ class LayeredEngine:
         weights: Callable[[int, Tensor], Tensor],
         combine: Combine = log_sum,
         flows: bool = False,
+        at_leaves: LeafCombine | None = None,
     ) -> tuple[Tensor, list[Inputs]]:
         """Evaluates the circuit from the leaves to the roots.
 
@@ -157,6 +159,7 @@ class LayeredEngine:
             weights: Who writes the weights.
             combine: What a sum node does: `log_sum` or `log_max`.
             flows: Whether the gradients of the weights are expected flows.
+            at_leaves: What the sum nodes of a leaf layer do, if not the same.
 
         Returns:
             The log-values of the roots, (batch, roots), and the inputs of each layer's sums.
@@ -166,10 +169,15 @@ class LayeredEngine:
             leaves[own.to(leaves.device).flatten(), :, :columns].unflatten(0, own.shape).sum(1)  # (U, batch, columns)
             for own, columns in self.leaf_regions
         ]
-        return self._upward(regions, weights, combine, flows)
+        return self._upward(regions, weights, combine, flows, at_leaves)
 
     def _upward(
-        self, leaf_regions: list[Tensor], weights: Callable[[int, Tensor], Tensor], combine: Combine, flows: bool
+        self,
+        leaf_regions: list[Tensor],
+        weights: Callable[[int, Tensor], Tensor],
+        combine: Combine,
+        flows: bool,
+        at_leaves: LeafCombine | None = None,
     ) -> tuple[Tensor, list[Inputs]]:
         """The same for the log-densities of the leaf regions of each leaf layer, (U, batch, columns)."""
         remaining = iter(leaf_regions)
@@ -191,6 +199,8 @@ class LayeredEngine:
             log_weights = layer.assemble(logits, normalized)  # (U, rows, P columns)
             if layer.is_outer and combine is log_sum:
                 outputs.append(log_einsum(inputs[-1], log_weights))  # (U, batch, rows)
+            elif layer.is_leaf and at_leaves is not None:
+                outputs.append(at_leaves(layer, inputs[-1].products(), log_weights))
             else:
                 outputs.append(combine(inputs[-1].products(), log_weights))
         roots = _gathered(self.root_sources, outputs, len(self.sectors.structure.roots))  # (roots, batch, 1)

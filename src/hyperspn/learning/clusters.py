@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 from torch import Tensor
 
 from ..circuits.circuit import Circuit
-from ..circuits.mixtures import ClusterMixture
+from ..circuits.mixtures import Mixture
 from ..leaves.evidence import Rows, as_tensor
 from .train import History, fit
 
@@ -30,7 +30,7 @@ def fit_clusters(
     jobs: int = 1,
     folder: str | os.PathLike[str] | None = None,
     **options: Any,
-) -> tuple[ClusterMixture, list[History]]:
+) -> tuple[Mixture, list[History]]:
     """Finds clusters of rows by k-means, and learns one circuit for each from (x - mean of the cluster) / scale.
 
     A component weighs as much as its share of the training rows. Validation rows belong to the nearest mean.
@@ -66,7 +66,7 @@ def fit_clusters(
     for circuit, (parameters, _) in zip(components, learnt, strict=True):
         circuit.load_state_dict(parameters)
     sizes = labels.bincount(minlength=clusters).float()
-    return ClusterMixture(components, sizes, centers, scale), [history for _, history in learnt]
+    return Mixture(components, sizes, centers, scale), [history for _, history in learnt]
 
 
 def k_means(rows: Tensor, clusters: int, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from ..circuits.circuit import Circuit
 from ..engines.layered import FreeLogWeights, log_sum
 from ..weights.direct import DirectWeights
 from ..weights.sectors import SumLayer
-from ..weights.source import normalize
+from ..weights.source import WeightSource, normalize
 
 
 class EM:
@@ -54,7 +54,7 @@ class EM:
         self.step_size = step_size
         self.pseudocount = pseudocount
         self.logits = list(circuit.weights.logits)
-        self.places = [found for layer in circuit.sectors.layers if layer.has_sums for found in _places(layer)]
+        self.places = [places for layer in circuit.sectors.layers if layer.has_sums for places in _places(layer)]
         if circuit.sectors.num_mixture_weights:
             self.places.append((len(self.logits), torch.arange(len(circuit.mixture))))
             self.logits.append(circuit.mixture)
@@ -66,22 +66,27 @@ class EM:
         self.step_size, self.pseudocount = state_dict["step_size"], state_dict["pseudocount"]
 
     @torch.no_grad()
-    def step(self, x: Tensor) -> Tensor:
+    def step(self, x: Tensor, weights: WeightSource | None = None) -> Tensor:
         """Learns from a batch, (batch, variables), unless a row in it is impossible.
+
+        Arguments:
+            x: The batch.
+            weights: What writes the weights of the circuit in this step (see `Softening`), if not its own source.
 
         Returns:
             The log-probabilities of the rows before the step, (batch,).
         """
-        parts = [self._expected(rows) for rows in x.split(self.circuit.engine.rows_at_once)]
+        source = self.circuit.weights if weights is None else weights
+        parts = [self._expect(rows, source) for rows in x.split(self.circuit.engine.rows_at_once)]
         log_ps, *counts = zip(*parts, strict=True)
         log_p = torch.cat(log_ps)
         if log_p.isfinite().all():
             self._maximize([torch.stack(count).sum(0) for count in counts])
         return log_p
 
-    def _expected(self, x: Tensor) -> tuple[Tensor, ...]:
+    def _expect(self, x: Tensor, weights: WeightSource) -> tuple[Tensor, ...]:
         """log p(x), (batch,), and what is expected of the batch: the flows of all logits, leaf statistics."""
-        leaves, engine, weights = self.circuit.leaves, self.circuit.engine, self.circuit.weights
+        leaves, engine = self.circuit.leaves, self.circuit.engine
         evidence = leaves.read(x)
         members = [leaves.log_prob(evidence).requires_grad_()] if leaves.parameter_groups() else []
         with torch.enable_grad():
@@ -90,18 +95,18 @@ class EM:
             else:
                 roots = engine.log_values(evidence, leaves, weights, flows=True)
             log_p = log_sum(roots[None], FreeLogWeights.apply(self.circuit.mixture)[None, None])[0, :, 0]
-            found = torch.autograd.grad(log_p.sum(), [*self.logits, *members], materialize_grads=True)
-        statistics = leaves.statistics(evidence, found[-1]) if members else []
-        return log_p.detach(), *found[: len(self.logits)], *statistics
+            flows = torch.autograd.grad(log_p.sum(), [*self.logits, *members], materialize_grads=True)
+        statistics = leaves.statistics(evidence, flows[-1]) if members else []
+        return log_p.detach(), *flows[: len(self.logits)], *statistics
 
     def _maximize(self, counts: Sequence[Tensor]) -> None:
         flows, statistics = counts[: len(self.logits)], counts[len(self.logits) :]
         for index, places in self.places:
             logits = self.logits[index].view(-1)
-            logits[places] = self._moved(logits[places], flows[index].view(-1)[places])
+            logits[places] = self._move(logits[places], flows[index].view(-1)[places])
         self.circuit.leaves.maximize(statistics, self.step_size)
 
-    def _moved(self, logits: Tensor, flows: Tensor) -> Tensor:
+    def _move(self, logits: Tensor, flows: Tensor) -> Tensor:
         """The logarithms of the new weights of sums, one in each row of the last axis."""
         log_weights = normalize(logits)
         flows = flows + self.pseudocount / flows.shape[-1]

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..checks import did_you_mean, whole
 from ..circuits.circuit import Circuit
-from ..circuits.models import SPN, HyperSPN
+from ..circuits.models import SPN, HyperSPN, continuous_variables
 from ..data import Schema
-from ..leaves import Categorical, Histogram, LeafFamily, Numeric
+from ..leaves import Categorical, LeafFamily, Numeric
 from ..structures import RegionGraph, binary_trees, chow_liu
 from .checkpoint import copy_run
 from .start_from_clusters import start_from_clusters
@@ -63,7 +63,8 @@ class Recipe(NamedTuple):
         options: dict[str, Any] = {"structure": self._graph(train, families, seed), "leaves": families, "seed": seed}
         if self.weights == "direct":
             return SPN(train.shape[1], self.layer_size, **options)
-        options |= {"embedding_dim": self.embedding_dim, "features": self.features, "hidden": self.hidden}
+        size = "embedding_dim" if self.weights == "hyper" else "features"
+        options |= {size: getattr(self, size), "hidden": self.hidden}
         circuit = HyperSPN(train.shape[1], self.layer_size, weights=self.weights, **options)
         if self.weights == "factored" and self.warm:
             start_from_clusters(circuit, train, seed)
@@ -125,7 +126,7 @@ class Recipe(NamedTuple):
         shared = self.weights == "factored"
         if self.structure == "random":
             return binary_trees(train.shape[1], self.replicas, seed, shared=shared)
-        continuous = [not isinstance(family, (Categorical, Histogram)) for family in families]
+        continuous = continuous_variables(families)
         if self.structure == "learned":
             return binary_trees(train.shape[1], self.replicas, seed, train, shared=shared, continuous=continuous)
         return chow_liu(train, self.replicas, seed, shared=shared, continuous=continuous)

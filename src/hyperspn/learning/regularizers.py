@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from copy import copy
 from math import log1p
 
 import numpy as np
@@ -11,7 +10,6 @@ import torch
 
 from torch import Tensor
 
-from ..circuits.circuit import Circuit
 from ..leaves.discrete import Categorical
 from ..leaves.leaves import Leaves
 from ..weights.sectors import Sectors
@@ -21,7 +19,7 @@ GOLDEN, FACTORS = -0x61C8864680B583EB, ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB
 
 
 class Dropout(WeightSource):
-    """Probabilistic dropout: each edge of a sum node is dropped with probability `rate`, anew at every step.
+    """Probabilistic dropout: each edge of a sum node is dropped with probability `rate`, anew at every step (see `at`).
 
         logit(s, o, j) = -inf if u(s, o, j) < rate and u(s, o, j) < max_j' u(s, o, j')
 
@@ -32,7 +30,7 @@ class Dropout(WeightSource):
         weights: The source that writes the weights.
         sectors: The sectors that it writes.
         rate: The probability of an edge to be dropped.
-        seed: What the numbers are drawn by, with `step`.
+        seed: What the numbers are drawn by, with the step.
         leaves: Whether the sums over leaf distributions lose edges too. Where these are categories, rows may then
             have probability zero.
     """
@@ -47,20 +45,26 @@ class Dropout(WeightSource):
         self.kinds = sectors.kinds
         self.seed = seed
         self.step = 0
-        self.rates = [torch.full((kind.count,), rate, dtype=torch.float32, device="cpu") for kind in sectors.kinds]
-        self.used_columns = [torch.full((kind.count,), kind.columns, device="cpu") for kind in sectors.kinds]
+        self.rates = [torch.full((kind.count,), rate, dtype=torch.float32) for kind in sectors.kinds]
+        self.used_columns = [torch.full((kind.count,), kind.columns) for kind in sectors.kinds]
         for layer in sectors.layers:
-            own, columns = layer.edges()
-            self.used_columns[layer.kind_index][own] = columns
+            edge_sectors, columns = layer.edges()
+            self.used_columns[layer.kind_index][edge_sectors] = columns
             self.rates[layer.kind_index][layer.sectors] = 0
             if leaves or not layer.is_leaf:
-                self.rates[layer.kind_index][own] = rate
+                self.rates[layer.kind_index][edge_sectors] = rate
+
+    def at(self, step: int) -> Dropout:
+        """The same source at this step: other edges are dropped."""
+        dropout = copy(self)
+        dropout.step = step
+        return dropout
 
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
         logits = self.source(kind, ids)
-        return logits.masked_fill(~self.kept(kind, ids).to(logits.device).flatten(1), -torch.inf)
+        return logits.masked_fill(~self.remaining_edges(kind, ids).to(logits.device).flatten(1), -torch.inf)
 
-    def kept(self, kind: int, ids: Tensor | slice) -> Tensor:
+    def remaining_edges(self, kind: int, ids: Tensor | slice) -> Tensor:
         """Which edges of these sectors stay at this step, (ids, rows, columns)."""
         rows, columns, count = self.kinds[kind].rows, self.kinds[kind].columns, self.kinds[kind].count
         ids = torch.arange(count)[ids] if isinstance(ids, slice) else ids.cpu()
@@ -101,9 +105,9 @@ class Softening(WeightSource):
         self.kinds = sectors.kinds
         self.rate = rate
         sizes = [family.categories if isinstance(family, Categorical) else 0 for family in leaves.families]
-        self.categories = [torch.zeros(kind.count, dtype=torch.int64, device="cpu") for kind in sectors.kinds]
+        self.categories = [torch.zeros(kind.count, dtype=torch.int64) for kind in sectors.kinds]
         for layer in (layer for layer in sectors.layers if layer.is_leaf):
-            categories = torch.tensor(sizes, device="cpu")[layer.factors]
+            categories = torch.tensor(sizes)[layer.factors]
             variables = layer.offsets.diff()  # of each leaf region
             if categories[variables.repeat_interleave(variables) > 1].any():
                 raise ValueError("expected leaf regions of one variable for softening, found several variables in one")
@@ -119,29 +123,18 @@ class Softening(WeightSource):
         hard, categories = blocks[soft], categories[soft, None, None]
         used = torch.arange(hard.shape[-1], device=logits.device) < categories  # (soft, 1, columns)
         total = hard.masked_fill(~used, -torch.inf).logsumexp(-1, keepdim=True)  # (soft, rows, 1)
-        softened = torch.logaddexp(hard + log1p(-self.rate), total + (self.rate / categories.to(logits.dtype)).log())
-        return blocks.index_copy(0, soft, softened).flatten(1)
-
-
-@contextmanager
-def written_by(circuit: Circuit, weights: WeightSource) -> Iterator[None]:
-    """Evaluates the circuit with another weight source for a while."""
-    own = circuit.weights
-    circuit.weights = weights
-    try:
-        yield
-    finally:
-        circuit.weights = own
+        mixed = torch.logaddexp(hard + log1p(-self.rate), total + (self.rate / categories.to(logits.dtype)).log())
+        return blocks.index_copy(0, soft, mixed).flatten(1)
 
 
 def _uniform(key: int, counters: Tensor) -> Tensor:
     """Random numbers in [0, 1), one for each counter: the top bits of splitmix64."""
     bits = counters * GOLDEN + key
     for shift, factor in FACTORS:
-        bits = (bits ^ _shifted(bits, shift)) * factor
-    return _shifted(bits ^ _shifted(bits, 31), 40).float() / 2**24
+        bits = (bits ^ _shift(bits, shift)) * factor
+    return _shift(bits ^ _shift(bits, 31), 40).float() / 2**24
 
 
-def _shifted(bits: Tensor, places: int) -> Tensor:
+def _shift(bits: Tensor, places: int) -> Tensor:
     """A shift to the right that brings in zeros."""
     return (bits >> places) & ((1 << (64 - places)) - 1)

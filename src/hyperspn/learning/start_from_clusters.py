@@ -8,7 +8,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from ..circuits.circuit import Circuit
-from ..leaves.discrete import Categorical, Histogram
+from ..circuits.models import continuous_variables
+from ..leaves.discrete import Categorical
 from ..structures import RegionGraph
 from ..structures.mutual_information import coded
 from ..weights.factored import FactoredWeights
@@ -80,8 +81,7 @@ def _states(
     circuit: Circuit, table: NDArray, children: dict[int, list[int]], generator: np.random.Generator
 ) -> dict[int, States]:
     """The state of every row in every region of one tree."""
-    continuous = [not isinstance(family, (Categorical, Histogram)) for family in circuit.leaves.families]
-    codes = coded(table, continuous=continuous)  # (variables, rows)
+    codes = coded(table, continuous=continuous_variables(circuit.leaves.families))  # (variables, rows)
     is_category = [isinstance(family, Categorical) for family in circuit.leaves.families]
     codes[is_category] = np.nan_to_num(table.T[is_category], nan=-1)
     leaves = np.flatnonzero(circuit.structure.partition_counts[: circuit.structure.roots[0] + 1] == 0)

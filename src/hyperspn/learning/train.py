@@ -25,7 +25,7 @@ from ..leaves.evidence import Rows, as_tensor
 from ..weights.source import WeightSource
 from .checkpoint import Folder, LogEntry, circuit_digest, copied, table_digest
 from .em import EM
-from .regularizers import Dropout, Softening, written_by
+from .regularizers import Dropout, Softening
 
 EVALUATED_ROWS = 5000
 IDLE: dict[str, dict[str, float | None]] = {  # what an optimizer does not use, and must be left at
@@ -183,15 +183,13 @@ def _learn(
     circuit: Circuit, weights: WeightSource, learner: Optimizer | EM, batch: Tensor, step: int, rates: list[float]
 ) -> None:
     """One step of the optimizer."""
-    with written_by(circuit, weights):
-        if isinstance(learner, EM):
-            _log_prob(learner.step, batch, step)
-            return
-        if isinstance(weights, Dropout):
-            weights.step = step
-        learner.zero_grad()
-        loss = -_log_prob(circuit.log_prob, batch, step).sum()
-        loss.backward()
+    if isinstance(learner, EM):
+        _log_prob(learner.step, batch, step, weights)
+        return
+    learner.zero_grad()
+    source = weights.at(step) if isinstance(weights, Dropout) else weights
+    loss = -_log_prob(circuit.log_prob, batch, step, source).sum()
+    loss.backward()
     for group, rate in zip(learner.param_groups, rates, strict=True):
         group["lr"] = rate
     with rounded_subnormals():  # the moments of gradients that vanish
@@ -206,10 +204,10 @@ def _mean(circuit: Circuit, table: Tensor | None, step: int) -> float | None:
     return None if table is None else _log_prob(circuit.log_prob, table, step).double().mean().item()
 
 
-def _log_prob(log_prob: Callable[[Tensor], Tensor], table: Tensor, step: int) -> Tensor:
+def _log_prob(log_prob: Callable[..., Tensor], rows: Tensor, step: int, weights: WeightSource | None = None) -> Tensor:
     """log p of rows that were checked before, (rows,): finite, or else the run cannot go on."""
     try:
-        log_p = log_prob(table)
+        log_p = log_prob(rows, weights=weights)
     except ValueError as error:
         raise FloatingPointError(_not_finite("weights that are not", step)) from error
     if not log_p.isfinite().all():

@@ -45,6 +45,11 @@ class Evidence:
             None if self.is_event is None else self.is_event[rows],
         )
 
+    @property
+    def known(self) -> Tensor:
+        """Where a value is known, (batch, variables), bool."""
+        return ~self.missing if self.is_event is None else ~(self.missing | self.is_event)
+
     def without(self, variables: Tensor) -> Evidence:
         """The same with nothing known of some variables, (variables,) or (batch, variables), bool."""
         return replace(self, missing=self.missing | variables)

@@ -68,17 +68,17 @@ def coded(data: ArrayLike, bins: int = BINS, continuous: ArrayLike | None = None
     """Every value as the number of its category or interval, -1 where it is unknown: (variables, rows)."""
     if bins < 2:
         raise ValueError(f"expected bins >= 2, found {bins}")
-    table = _checked(data)
-    given = _choices(continuous, table.shape[1])
+    table = as_array(data)
     codes = np.full(table.T.shape, -1, np.int32)
-    for variable, choice in enumerate(given):
+    for variable, choice in enumerate(_choices(continuous, table.shape[1])):
         column = table[:, variable].astype(np.float64)
         known = ~np.isnan(column)
         codes[variable, known] = np.searchsorted(_limits(column[known], bins, choice), column[known])
     return codes
 
 
-def _checked(data: ArrayLike) -> NDArray:
+def as_array(data: ArrayLike) -> NDArray:
+    """The table as an array, once it is known to hold numbers."""
     table = np.asarray(data)
     if table.ndim != 2 or 0 in table.shape or table.dtype.kind not in "biuf":
         raise ValueError(f"expected a table of numbers, found {table.dtype} of shape {table.shape}")

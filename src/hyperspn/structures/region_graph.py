@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import secrets
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -110,6 +111,46 @@ class RegionGraph:
 
     def __hash__(self) -> int:
         return hash((self.num_variables, self.num_regions, self.children.tobytes(), self.leaf_variables.tobytes()))
+
+    def __repr__(self) -> str:
+        inner = self.num_regions - len(self.leaf_sizes)
+        roots = _plural(len(self.roots), "tree" if self.is_forest else "root")
+        lines = [
+            f"RegionGraph over {_plural(self.num_variables, 'variable')}",
+            f"  {roots}{'' if self.is_forest else ' above shared regions'}, {self.heights.max()} high",
+            f"  {_plural(len(self.leaf_sizes), 'leaf region')} of {_span(self.leaf_sizes, 'variable')}",
+        ]
+        if inner:
+            partitions = f"{_plural(len(self.arities), 'partition')} into {_span(self.arities, 'region')}"
+            lines.append(f"  {_plural(inner, 'inner region')} with {partitions}")
+        return "\n".join(lines)
+
+    def plot(self, root: int | None = None, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draws the regions below one root: leaves with their variables, others with how many variables they have.
+
+        A region with several partitions has a black square for each.
+
+        Arguments:
+            root: The root; by default the first one.
+            names: The names of the variables; by default their numbers.
+            ax: The axes of matplotlib to draw in; by default those of a new figure.
+
+        Returns:
+            The axes: ``structure.plot().figure.savefig("structure.png")``.
+        """
+        from .drawing import plot
+
+        return plot(self, root, names, ax)
+
+    def to_networkx(self) -> Any:
+        """The graph as a `networkx.DiGraph`, from roots to leaves.
+
+        Its nodes are the regions by their numbers, and ``(u, p)`` for partition p of region u. Each has a `kind`,
+        "region" or "partition", and its `scope`.
+        """
+        from .drawing import to_networkx
+
+        return to_networkx(self)
 
     def arrays(self) -> dict[str, IntArray]:
         """The five arrays by name: with `spare_sectors`, all there is to save."""
@@ -258,6 +299,16 @@ def _frozen_integers(name: str, values: ArrayLike) -> IntArray:
     array = array.astype(np.int64)
     array.flags.writeable = False
     return array
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _span(counts: IntArray, noun: str) -> str:
+    """How many: "2 regions", or "2 to 3 regions"."""
+    least, most = int(counts.min()), int(counts.max())
+    return _plural(most, noun) if least == most else f"{least:,} to {_plural(most, noun)}"
 
 
 def _offsets(counts: IntArray) -> IntArray:

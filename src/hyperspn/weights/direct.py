@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .sectors import Sectors
-from .source import Initialization, WeightSource, _rows, initial
+from .source import Init, WeightSource, _rows, initial
 
 
 class DirectWeights(WeightSource):
@@ -18,7 +18,7 @@ class DirectWeights(WeightSource):
         init: "uniform" in [0, 1) as published for RAT-SPNs, or standard "normal" as for EiNets.
     """
 
-    def __init__(self, sectors: Sectors, init: Initialization = "uniform") -> None:
+    def __init__(self, sectors: Sectors, init: Init = "uniform") -> None:
         super().__init__()
         self.init = init
         self.learning_rate = 1e-2 if sectors.product == "outer" else 2e-2

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..structures import RegionGraph
 from .network import relu_network
 from .sectors import Sectors
-from .source import Initialization, WeightSource, initial
+from .source import Init, WeightSource, initial
 
 
 class FactoredWeights(WeightSource):
@@ -40,7 +40,7 @@ class FactoredWeights(WeightSource):
         latent_dim: int = 4,
         features: int = 8,
         hidden: Sequence[int] = (64, 64),
-        init: Initialization = "uniform",
+        init: Init = "uniform",
     ) -> None:
         super().__init__()
         widths = (latent_dim, *hidden, features)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .network import relu_network
 from .sectors import Sectors
-from .source import Initialization, WeightSource, _rows, initial
+from .source import Init, WeightSource, _rows, initial
 
 
 class HyperWeights(WeightSource):
@@ -32,7 +32,7 @@ class HyperWeights(WeightSource):
         sectors: Sectors,
         embedding_dim: int = 5,
         hidden: Sequence[int] = (20, 20),
-        init: Initialization = "uniform",
+        init: Init = "uniform",
     ) -> None:
         super().__init__()
         widths = (embedding_dim, *hidden)

@@ -8,7 +8,7 @@ import torch
 
 from torch import Tensor, nn
 
-Initialization = Literal["uniform", "normal"]
+Init = Literal["uniform", "normal"]
 
 
 class WeightSource(nn.Module):
@@ -18,7 +18,7 @@ class WeightSource(nn.Module):
     of a sector kind and sector ids, as a tensor (ids,) or a slice, it returns the weights, (ids, size of the kind).
     """
 
-    init: Initialization
+    init: Init
 
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
         raise NotImplementedError
@@ -37,7 +37,7 @@ class WeightSource(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
 
-def initial(*shape: int, init: Initialization) -> Tensor:
+def initial(*shape: int, init: Init) -> Tensor:
     """Starting values for weights, embeddings and mixture weights."""
     if init == "uniform":
         return torch.rand(shape)
