@@ -147,7 +147,10 @@ def test_kinds_of_text_that_are_asked_for():
     assert only(text(*range(100)), kinds={"a": "categorical"}).categories[:3] == ("0", "1", "10")
     assert only(text("a", "a"), kinds={"a": "categorical"}).categories == ("a",)
     assert only(pa.array([1, 2, 300], "date32"), kinds={"a": "categorical"}).categories[0] == "1970-01-02"
-    for kind, message in (("numeric", "expected numbers in column 'a', found 'x'"), ("date", "expected dates in column")):
+    for kind, message in (
+        ("numeric", "expected numbers in column 'a', found 'x'"),
+        ("date", "expected dates in column"),
+    ):
         with pytest.raises(ValueError, match=message):
             only(text("x", "y"), kinds={"a": kind})
     with pytest.raises(ValueError, match="expected column 'a' to be numeric, categorical, date, drop, found 'number'"):
@@ -159,8 +162,8 @@ def test_a_column_that_has_numbers_but_for_a_few_strings():
     column = only(text(*(20 + i % 60 for i in range(500)), "unknown", "unknown", "old"), notes=notes)
     assert column.kind == "categorical"
     assert notes == [
-        "column 'a' has numbers but for 'unknown' (2 cells), 'old' (1 cell): count them as missing, or they make it a "
-        "column of strings"
+        "column 'a' has numbers but for 'unknown' (2 cells), 'old' (1 cell): "
+        + "count them as missing, or they make it a column of strings"
     ]
 
 
@@ -314,7 +317,11 @@ def test_missing_as_data():
     x = schema.encode(table)
     np.testing.assert_array_equal(x, [[0, 1.5, 0], [1, np.inf, 1], [2, 2.5, 0]])
     assert schema.decode(x).to_pydict() == {"a": ["x", "y", None], "b": [1.5, None, 2.5], "c": ["u", "v", "u"]}
-    assert [column.missing_as_data for column in recognize(table, missing_as_data=["b"]).columns] == [False, True, False]
+    assert [column.missing_as_data for column in recognize(table, missing_as_data=["b"]).columns] == [
+        False,
+        True,
+        False,
+    ]
     notes = []
     unknown = schema.encode(pa.table({"a": ["z"], "c": ["u"]}), notes=notes)
     np.testing.assert_array_equal(unknown, [[np.nan, np.nan, 0]])

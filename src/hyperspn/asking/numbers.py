@@ -46,8 +46,7 @@ def quantiles(
     rows, count = len(posterior), len(wanted)
     expanded = posterior.repeat_interleave(count, 0)
     targets = np.tile(wanted, rows)
-    low, high = _range(circuit, variable)
-    low, high = np.full(rows * count, low), np.full(rows * count, high)
+    low, high = (np.full(rows * count, end) for end in _range(circuit, variable))
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         enough = cumulative(circuit, variable, expanded, middle, within) >= targets

@@ -10,12 +10,10 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from ..leaves.continuous import Gaussian
-from ..leaves.discrete import Categorical, Histogram
-from ..leaves.family import LeafFamily
-from ..leaves.leaves import Leaves
+from ..leaves import Gaussian, Histogram, LeafFamily, Leaves, Numeric
+from ..leaves.discrete import Categorical
 from ..structures import RegionGraph, binary_trees, chow_liu
 from ..structures.mutual_information import as_array
 from ..weights.direct import DirectWeights
@@ -106,8 +104,8 @@ def HyperSPN(
     shared = weights == "factored"
     sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure, shared)
     with _seeded(seed):
-        write = FactoredWeights if shared else HyperWeights
-        return Circuit(sectors, Leaves(families), write(sectors, init=init, **sizes), engine)
+        source = (FactoredWeights if shared else HyperWeights)(sectors, init=init, **sizes)
+        return Circuit(sectors, Leaves(families), source, engine)
 
 
 def HCLT(
@@ -143,8 +141,8 @@ def HCLT(
     """
     columns = as_array(data).T
     leaves = [_family(column, layer_size) for column in columns] if leaves is None else leaves
-    continuous = continuous_variables(_families(len(columns), leaves))
-    structure = chow_liu(data, replicas, seed, continuous=continuous)
+    counted, continuous = countable(data, _families(len(columns), leaves))
+    structure = chow_liu(counted, replicas, seed, continuous=continuous)
     return SPN(len(columns), layer_size, seed=seed, leaves=leaves, structure=structure, init=init, engine=engine)
 
 
@@ -197,9 +195,16 @@ def EiNet(
 RATSPN = SPN
 
 
-def continuous_variables(families: Sequence[LeafFamily]) -> list[bool]:
-    """Which variables have too many values to count each of them (see `mutual_information`)."""
-    return [not isinstance(family, (Categorical, Histogram)) for family in families]
+def countable(rows: ArrayLike, families: Sequence[LeafFamily]) -> tuple[NDArray, list[bool]]:
+    """Rows with numbers as bins of their scales, and which variables are still continuous (see `mutual_information`)."""
+    counted = np.asarray(rows)
+    numeric = [(v, family.scale) for v, family in enumerate(families) if isinstance(family, Numeric)]
+    if numeric:
+        counted = counted.astype(np.float64)
+    for variable, scale in numeric:
+        bins = scale.bins(counted[:, variable])
+        counted[:, variable] = np.where(bins < 0, np.nan, bins)
+    return counted, [not isinstance(family, (Categorical, Histogram, Numeric)) for family in families]
 
 
 def _skeleton(

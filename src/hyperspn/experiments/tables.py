@@ -133,7 +133,7 @@ def load_parts(name: str, seed: int = 0, data_dir: str | os.PathLike[str] | None
 
 def train(run: TableRun, folder: Path, data_dir: str | None, threads: int) -> tuple[TableRun, Record]:
     """Learns a table, draws as many rows as it was learned and chosen by, and returns the record of their quality."""
-    from ..asking import fit_table  # type: ignore[attr-defined]
+    from ..asking import fit_table
     from .table_quality import quality
 
     torch.set_num_threads(threads)

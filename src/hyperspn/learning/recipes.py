@@ -12,7 +12,7 @@ import numpy as np
 
 from ..checks import did_you_mean, whole
 from ..circuits.circuit import Circuit
-from ..circuits.models import SPN, HyperSPN, continuous_variables
+from ..circuits.models import SPN, HyperSPN, countable
 from ..data import Schema
 from ..leaves import Categorical, LeafFamily, Numeric
 from ..structures import RegionGraph, binary_trees, chow_liu
@@ -126,10 +126,10 @@ class Recipe(NamedTuple):
         shared = self.weights == "factored"
         if self.structure == "random":
             return binary_trees(train.shape[1], self.replicas, seed, shared=shared)
-        continuous = continuous_variables(families)
+        counted, continuous = countable(train, families)
         if self.structure == "learned":
-            return binary_trees(train.shape[1], self.replicas, seed, train, shared=shared, continuous=continuous)
-        return chow_liu(train, self.replicas, seed, shared=shared, continuous=continuous)
+            return binary_trees(train.shape[1], self.replicas, seed, counted, shared=shared, continuous=continuous)
+        return chow_liu(counted, self.replicas, seed, shared=shared, continuous=continuous)
 
 
 RECIPES = {

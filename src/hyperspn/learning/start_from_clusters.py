@@ -8,8 +8,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from ..circuits.circuit import Circuit
-from ..circuits.models import continuous_variables
-from ..leaves.discrete import Categorical
+from ..circuits.models import countable
+from ..leaves import Categorical, Numeric
 from ..structures import RegionGraph
 from ..structures.mutual_information import coded
 from ..weights.factored import FactoredWeights
@@ -29,7 +29,8 @@ def start_from_clusters(circuit: Circuit, data: ArrayLike, seed: int = 0) -> Non
 
         base_u[o, j] = log P(state of u = j | state of the region above = o) + noise,
 
-    where the state of a categorical leaf is its category. Leaves of other distributions keep their weights.
+    where the state of a categorical leaf is its category, and that of a numeric one its nearest distribution. Leaves of
+    other distributions keep their weights.
 
     Arguments:
         circuit: A circuit whose weights are `FactoredWeights`, which is changed.
@@ -58,7 +59,7 @@ def start_from_clusters(circuit: Circuit, data: ArrayLike, seed: int = 0) -> Non
     above = {child: region for region, own in children.items() for child in own}
     for region, own in states.items():
         layer = circuit.sectors.layers[circuit.sectors.layer_of[region]]
-        if layer.is_leaf and not _is_categorical(circuit, region):
+        if layer.is_leaf and not _has_states(circuit, region):
             continue
         given = states[above[region]] if region in above else np.zeros(len(table), np.int64)
         logits = np.log(_frequencies(given, own, layer.rows, layer.columns))
@@ -81,9 +82,14 @@ def _states(
     circuit: Circuit, table: NDArray, children: dict[int, list[int]], generator: np.random.Generator
 ) -> dict[int, States]:
     """The state of every row in every region of one tree."""
-    codes = coded(table, continuous=continuous_variables(circuit.leaves.families))  # (variables, rows)
-    is_category = [isinstance(family, Categorical) for family in circuit.leaves.families]
-    codes[is_category] = np.nan_to_num(table.T[is_category], nan=-1)
+    counted, continuous = countable(table, circuit.leaves.families)
+    codes = coded(counted, continuous=continuous)  # (variables, rows)
+    for variable, family in enumerate(circuit.leaves.families):
+        if isinstance(family, Categorical):
+            codes[variable] = np.nan_to_num(table[:, variable], nan=-1)
+        elif isinstance(family, Numeric):
+            means = circuit.leaves.parameters_of(variable)[0, :, 0].detach().double().numpy()
+            codes[variable] = family.nearest_members(table[:, variable], means)
     leaves = np.flatnonzero(circuit.structure.partition_counts[: circuit.structure.roots[0] + 1] == 0)
     states = {
         int(leaf): codes[variable].astype(np.int64)
@@ -124,6 +130,6 @@ def _frequencies(given: States, own: States, rows: int, columns: int) -> NDArray
     return counts / counts.sum(1, keepdims=True)
 
 
-def _is_categorical(circuit: Circuit, leaf: int) -> bool:
+def _has_states(circuit: Circuit, leaf: int) -> bool:
     variable = circuit.structure.scope(leaf)[0]
-    return isinstance(circuit.leaves.families[variable], Categorical)
+    return isinstance(circuit.leaves.families[variable], (Categorical, Numeric))

@@ -62,6 +62,14 @@ class Numeric(LeafFamily):
     def width(self) -> int:
         return self.members + len(self.points)
 
+    def nearest_members(self, x: np.ndarray, means: np.ndarray) -> np.ndarray:
+        """The distribution that each number is likeliest from: its point mass, or that with the nearest mean; -1 for NaN."""
+        scores = self.scale.scores(np.where(np.isfinite(x), x, self.scale.knots[0]))
+        nearest = np.abs(scores[:, None] - means).argmin(1)
+        for index, point in enumerate(self.points):
+            nearest[x == point] = self.members + index
+        return np.where(np.isnan(x), -1, nearest)
+
     def kin(self) -> Hashable:
         return Numeric, self.members
 
