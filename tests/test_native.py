@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from worlds import ROWS, SHARED, WIDE_LEAVES, missing_patterns, sharpened
 
 from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN, RegionGraph
-from hyperspn.compiled import rounded_subnormals
+from hyperspn.compiled import array, rounded_subnormals
 from hyperspn.engines import LayeredEngine, NativeEngine, native
 from hyperspn.engines.trees import Trees
 from hyperspn.sectors import Sectors
@@ -64,13 +64,21 @@ STRUCTURES = {
 }
 
 
-def pair(structure, assemble=HyperSPN, leaves="binary", layer_size=3, dtype=torch.float64, seed=0):
+def in_chunks(circuit, weights_at_once):
+    """The same circuit with a native engine that materializes so many weights at a time."""
+    circuit.engine = NativeEngine(circuit.sectors, circuit.leaves, weights_at_once=weights_at_once)
+    return circuit
+
+
+def pair(
+    structure, assemble=HyperSPN, leaves="binary", layer_size=3, dtype=torch.float64, seed=0, weights_at_once=2**22
+):
     """The same circuit with both engines."""
     families = [LEAVES[leaves][v % len(LEAVES[leaves])] for v in range(structure.num_variables)]
     make = lambda engine: sharpened(
         assemble(structure.num_variables, layer_size, structure=structure, leaves=families, engine=engine), seed
     ).to(dtype)
-    return make("native"), make("layered")
+    return in_chunks(make("native"), weights_at_once), make("layered")
 
 
 def rows_of(circuit, count=37, seed=3):
@@ -118,9 +126,8 @@ def test_both_engines_agree_for_every_layer_size(layer_size, dtype):
 @pytest.mark.parametrize("leaves", ["binary", "mixed"])
 @pytest.mark.parametrize("assemble", [SPN, HyperSPN])
 @pytest.mark.parametrize("name", ["balanced", "random", "star", "one variable"])
-def test_chunks_of_every_size_agree(monkeypatch, name, assemble, leaves, weights_at_once):
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    one, other = pair(STRUCTURES[name], assemble, leaves)
+def test_chunks_of_every_size_agree(name, assemble, leaves, weights_at_once):
+    one, other = pair(STRUCTURES[name], assemble, leaves, weights_at_once=weights_at_once)
     pieces = one.engine.codes.trees.pieces
     assert name in ("one variable", "star") or len(pieces) > 1 or len(pieces[0].chunks) > 1
     assert_same(one, other, rows_of(one))
@@ -130,9 +137,9 @@ def test_chunks_of_every_size_agree(monkeypatch, name, assemble, leaves, weights
 @pytest.mark.parametrize("weights_at_once", [1, 60, 150, 300, 2**22])
 @pytest.mark.parametrize("leaves", ["binary", "mixed"])
 @pytest.mark.parametrize("name", ["shared balanced", "shared chow-liu"])
-def test_chunks_of_factored_weights_agree(monkeypatch, name, leaves, weights_at_once):
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    one, other = pair(STRUCTURES[name], partial(HyperSPN, weights="factored"), leaves)
+def test_chunks_of_factored_weights_agree(name, leaves, weights_at_once):
+    factored = partial(HyperSPN, weights="factored")
+    one, other = pair(STRUCTURES[name], factored, leaves, weights_at_once=weights_at_once)
     assert_same(one, other, rows_of(one))
     torch.testing.assert_close(one.marginals(rows_of(one)), other.marginals(rows_of(one)))
 
@@ -147,9 +154,8 @@ def test_chunks_of_factored_weights_agree(monkeypatch, name, leaves, weights_at_
     at_once=st.sampled_from([1, 100, 2**22]),
 )
 def test_random_forests_agree(n, trees, layer_size, seed, leaves, at_once):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "WEIGHTS_AT_ONCE", at_once)
-        one, other = pair(random_forest(n, trees, seed), SPN, leaves, layer_size, seed=seed)
+    forest = random_forest(n, trees, seed)
+    one, other = pair(forest, SPN, leaves, layer_size, seed=seed, weights_at_once=at_once)
     assert_same(one, other, rows_of(one, count=5, seed=seed))
 
 
@@ -167,9 +173,9 @@ def test_every_query_agrees(leaves):
 
 @pytest.mark.parametrize("weights_at_once", [60, 2**22])
 @pytest.mark.parametrize("assemble", [SPN, HyperSPN])
-def test_gradcheck(monkeypatch, assemble, weights_at_once):
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    circuit, _ = pair(binary_trees(5, replicas=2), assemble, "mixed", layer_size=2)
+def test_gradcheck(assemble, weights_at_once):
+    trees = binary_trees(5, replicas=2)
+    circuit, _ = pair(trees, assemble, "mixed", layer_size=2, weights_at_once=weights_at_once)
     x = rows_of(circuit, count=3)
     parameters = {name: p for name, p in circuit.named_parameters() if p.requires_grad}
 
@@ -200,10 +206,9 @@ def test_gradients_twice_over_one_graph():
 
 
 @pytest.mark.parametrize("weights_at_once", [3000, 2**22])
-def test_log_likelihoods_below_minus_10000(monkeypatch, weights_at_once):
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    structure = binary_trees(1500, replicas=2)
-    one, other = pair(structure, SPN, layer_size=4, dtype=torch.float32)
+def test_log_likelihoods_below_minus_10000(weights_at_once):
+    trees = binary_trees(1500, replicas=2)
+    one, other = pair(trees, SPN, layer_size=4, dtype=torch.float32, weights_at_once=weights_at_once)
     for circuit in (one, other):
         circuit.weights.logits[0].data *= 50
     x = torch.randint(2, (20, 1500), generator=torch.Generator().manual_seed(0))
@@ -256,10 +261,10 @@ def test_sixteen_leaves_at_exp_minus_50(dtype):
 
 @pytest.mark.parametrize("weights_at_once", [20, 2**22])
 @pytest.mark.parametrize("gap", [30, 80, 200, 2000])
-def test_children_that_contradict_each_other(monkeypatch, gap, weights_at_once):
+def test_children_that_contradict_each_other(gap, weights_at_once):
     """Products whose values all vanish in linear space are found again in log space."""
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    one, other = pair(binary_trees(8, replicas=2, seed=1), SPN, layer_size=2, dtype=torch.float32)
+    trees = binary_trees(8, replicas=2, seed=1)
+    one, other = pair(trees, SPN, layer_size=2, dtype=torch.float32, weights_at_once=weights_at_once)
     for circuit in (one, other):
         circuit.weights.logits[0].data.round_().mul_(gap)
     x = torch.randint(2, (64, 8), generator=torch.Generator().manual_seed(0))
@@ -272,9 +277,8 @@ def test_children_that_contradict_each_other(monkeypatch, gap, weights_at_once):
 
 
 @pytest.mark.parametrize("weights_at_once", [20, 2**22])
-def test_impossible_values(monkeypatch, weights_at_once):
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    circuit = SPN(2, layer_size=2, replicas=2, engine="native")
+def test_impossible_values(weights_at_once):
+    circuit = in_chunks(SPN(2, layer_size=2, replicas=2), weights_at_once)
     for replica in range(2):
         place = circuit.structure.leaf_variables.reshape(2, 2)[replica].tolist().index(0)
         circuit.weights.logits[0].data.view(-1, 2, 2)[replica * 3 + place, :, 1] = -torch.inf
@@ -436,24 +440,28 @@ def test_subnormal_numbers_are_rounded_on_all_threads_and_only_inside():
 
 
 def kernel_inputs(batch=20):
-    """Program, logits and codes of a small circuit, as the kernel takes them."""
+    """Reading, logits and codes of a small circuit, as the kernel takes them."""
     circuit, _ = pair(STRUCTURES["balanced"], SPN)
     reading = circuit.engine.codes
     kinds = zip(circuit.sectors.kinds, circuit.weights.logits)
-    logits = [table.detach().view(-1, kind.rows, kind.columns) for kind, table in kinds]
-    return reading, logits, reading.codes(circuit.leaves.read(rows_of(circuit, batch)))
+    logits = [array(table.view(-1, kind.rows, kind.columns)) for kind, table in kinds]
+    return reading, logits, array(reading.codes(circuit.leaves.read(rows_of(circuit, batch))))
+
+
+def start_walk(reading, codes, trees=(0, 4), dtype="float64", tape=False):
+    return native.kernel.Walk(native.kernel.Batch(reading.program, codes, None, dtype, 1), *trees, tape, 1)
 
 
 def test_flows_are_expected_counts():
     """F = w dL/dw: each used sum node's flow adds up to how often it is used; the logits' gradient is F - w sum(F)."""
     reading, logits, codes = kernel_inputs()
-    seed = torch.ones(4, codes.shape[1], dtype=torch.float64)
-    (flows,), _ = native.kernel.backward(reading.program, logits, codes, None, seed, flows=True)
-    (gradient,), _ = native.kernel.backward(reading.program, logits, codes, None, seed)
+    seeds, nodes = np.ones((4, codes.shape[1])), (0, len(reading.trees.slots))
+    (flows,), _ = start_walk(reading, codes).backward(logits, [0], *nodes, seeds, True)
+    (gradient,), _ = start_walk(reading, codes).backward(logits, [0], *nodes, seeds, False)
     roots = reading.trees.numbers[reading.trees.offsets[1:] - 1]
     np.testing.assert_allclose(flows[roots].sum((1, 2)), codes.shape[1])
     inner = reading.trees.numbers[(reading.trees.variables < 0) & (reading.trees.slots >= 0)]
-    weights = logits[0].softmax(-1).numpy()[inner]
+    weights = torch.from_numpy(logits[0]).softmax(-1).numpy()[inner]
     expected = flows[inner] - weights * flows[inner].sum(-1, keepdims=True)
     np.testing.assert_allclose(gradient[inner], expected, atol=1e-12)
 
@@ -476,37 +484,68 @@ def test_the_kernel_calls_no_python_code(monkeypatch, weights_at_once):
 
         return call
 
-    def state(*arguments, make=native.kernel.State):
+    def walk(*arguments, make=native.kernel.Walk):
         made = watched(make)(*arguments)
-        return SimpleNamespace(**{name: watched(getattr(made, name)) for name in ("forward", "backward", "values")})
+        methods = ("forward", "finished", "values", "backward")
+        return SimpleNamespace(**{name: watched(getattr(made, name)) for name in methods})
 
-    for name in ("forward", "backward", "network_forward", "network_backward"):
+    for name in ("Batch", "network_forward", "network_backward"):
         monkeypatch.setattr(native.kernel, name, watched(getattr(native.kernel, name)))
-    monkeypatch.setattr(native.kernel, "State", state)
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    circuit, _ = pair(STRUCTURES["balanced"], leaves="mixed")
+    monkeypatch.setattr(native.kernel, "Walk", walk)
+    circuit, _ = pair(STRUCTURES["balanced"], leaves="mixed", weights_at_once=weights_at_once)
     gradients(circuit, rows_of(circuit))
-    assert len(inside) >= 4
+    assert len(inside) >= 8
     assert not called
 
 
 def test_the_kernel_checks_what_it_is_given():
     reading, (logits,), codes = kernel_inputs()
-    forward, program = native.kernel.forward, reading.program
+    nodes = (0, len(reading.trees.slots))
+    for bad in (codes[:5].copy(), codes.astype(np.float64), np.full_like(codes, 2), np.full_like(codes, -2)):
+        with pytest.raises(ValueError, match="expected"):
+            start_walk(reading, bad)
+    with pytest.raises(ValueError, match="expected float32 or float64, found int8"):
+        start_walk(reading, codes, dtype="int8")
+    for trees in ((0, 9), (-1, 2), (2, 2)):
+        with pytest.raises(ValueError, match="expected trees"):
+            start_walk(reading, codes, trees)
     for arguments in (
-        ([], codes),
-        ([logits[:5].contiguous()], codes),
-        ([logits.float(), logits], codes),
-        ([logits.masked_fill(torch.ones_like(logits, dtype=torch.bool), torch.nan)], codes),
-        ([logits], codes[:5].contiguous()),
-        ([logits], codes.double()),
-        ([logits], torch.full_like(codes, 2)),
-        ([logits], torch.full_like(codes, -2)),
+        ([], [0], *nodes),
+        ([logits], [], *nodes),
+        ([logits[:5].copy()], [0], *nodes),
+        ([logits.astype(np.float32)], [0], *nodes),
+        ([np.full_like(logits, np.nan)], [0], *nodes),
+        ([logits], [1], *nodes),
+        ([logits], [0], 1, nodes[1]),
+        ([logits], [0], 0, nodes[1] + 1),
+        ([logits], [0], 0, 5),  # of four trees
     ):
         with pytest.raises(ValueError, match="expected"):
-            forward(program, *arguments)
-    with pytest.raises(ValueError, match="expected"):
-        forward(program, [logits], codes, trees=(0, 9))
+            start_walk(reading, codes).forward(*arguments)
+
+
+def test_a_walk_keeps_its_order():
+    reading, logits, codes = kernel_inputs()
+    last, seeds = int(reading.trees.offsets[1]), np.ones((1, codes.shape[1]))
+    cut = last - 1
+    walk = start_walk(reading, codes, (0, 1), tape=True)
+    with pytest.raises(ValueError, match="expected a finished walk"):
+        walk.values()
+    with pytest.raises(ValueError, match="expected a finished walk with a tape"):
+        walk.backward(logits, [0], cut, last, seeds, False)
+    walk.forward(logits, [0], 0, cut)
+    with pytest.raises(ValueError, match="expected nodes from"):
+        walk.forward(logits, [0], 0, cut)
+    walk.forward(logits, [0], cut, last)
+    assert walk.finished()
+    with pytest.raises(ValueError, match="not finished"):
+        walk.forward(logits, [0], 0, cut)
+    with pytest.raises(ValueError, match="expected nodes that end at"):
+        walk.backward(logits, [0], 0, cut, seeds, False)
+    (upper,), _ = walk.backward(logits, [0], cut, last, seeds, False)
+    (lower,), _ = walk.backward(logits, [0], 0, cut, seeds, False)
+    (whole,), _ = start_walk(reading, codes, (0, 1)).backward(logits, [0], 0, last, seeds, False)
+    np.testing.assert_allclose(upper + lower, whole, atol=1e-12)
 
 
 @settings(max_examples=60, deadline=None)
