@@ -276,6 +276,57 @@ def test_children_that_contradict_each_other(gap, weights_at_once):
         torch.testing.assert_close(found[name].double(), gradient, rtol=0, atol=1e-4 * scale)
 
 
+@pytest.mark.parametrize("weights_at_once", [1, 2**22])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("children", [1, 2])
+def test_likelihoods_far_below_those_of_the_best_member(children, dtype, weights_at_once):
+    """The better of two Gaussians has weight e^-10000: the other one counts, however small its likelihood is."""
+    regions = [{"variables": [v]} for v in range(children)] + [{"partitions": [list(range(children))]}]
+    circuit = SPN(children, 2, structure=RegionGraph.from_regions(regions), leaves=Gaussian(2)).to(dtype)
+    in_chunks(circuit, weights_at_once)
+    circuit.leaves.raw[0].data = torch.tensor([[0.0, 0.0], [90.0, 0.0]], dtype=dtype).repeat(children, 1, 1)
+    circuit.weights.logits[0].data = torch.tensor([0.0, -1e4, 0.0, -1e4], dtype=dtype).repeat(children + 1, 1)
+    variance = 1 + 1e-6
+    x = torch.full((3, children), 90.0, dtype=dtype, requires_grad=True)
+    log_prob = circuit.log_prob(x)
+    expected = children * (-(90**2) / (2 * variance) - 0.5 * math.log(2 * math.pi * variance))
+    assert log_prob.tolist() == pytest.approx([expected] * 3, rel=1e-6)
+    (gradient,) = torch.autograd.grad(log_prob.sum(), x)
+    assert gradient.flatten().tolist() == pytest.approx([-90 / variance] * 3 * children, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("weights_at_once", [1, 2**22])
+def test_gradients_at_extreme_weights_are_numbers(dtype, weights_at_once):
+    """Weights of 2^-1000 that matter: the gradient of such a weight is 2^1000 times its flow."""
+    for seed in range(25):
+        torch.manual_seed(seed)
+        circuit = HyperSPN(4, 3, 2, 13, leaves=Categorical(3)).to(dtype)
+        for parameter in circuit.parameters():
+            parameter.data *= 10
+        exact = copy.deepcopy(circuit).double()
+        exact.engine = LayeredEngine(circuit.sectors)
+        x = torch.randint(3, (50, 4))
+        computed = gradients(in_chunks(circuit, weights_at_once), x)
+        for name, gradient in gradients(exact, x).items():
+            limit = (1e-9 if dtype == torch.float64 else 1e-3) * max(1, gradient.abs().max().item())
+            torch.testing.assert_close(computed[name].double(), gradient, rtol=0, atol=limit, msg=name)
+
+
+@pytest.mark.parametrize("factor", [1e-25, 1e25])
+def test_gradients_of_losses_of_any_size(factor):
+    circuit, other = pair(DEEP["balanced"], SPN, layer_size=5, dtype=torch.float32)
+    for model in (circuit, other):
+        model.weights.logits[0].data *= 20
+    x = circuit.sample(20, torch.Generator().manual_seed(0))
+    (circuit.log_prob(x).sum() * factor).backward()
+    other.double().log_prob(x).sum().backward()
+    for ours, theirs in zip(circuit.parameters(), other.parameters(), strict=True):
+        if ours.numel() and theirs.grad is not None:
+            limit = 1e-4 * max(1, theirs.grad.abs().max().item())
+            torch.testing.assert_close(ours.grad.double() / factor, theirs.grad, rtol=0, atol=limit)
+
+
 @pytest.mark.parametrize("weights_at_once", [20, 2**22])
 def test_impossible_values(weights_at_once):
     circuit = in_chunks(SPN(2, layer_size=2, replicas=2), weights_at_once)
@@ -419,6 +470,38 @@ def test_without_the_kernel_one_message_comes_at_import():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[0] == "1 layered"
     assert "without the compiled kernel" in done.stdout
+
+
+def test_half_precision_is_refused():
+    for dtype in (torch.bfloat16, torch.float16):
+        circuit = SPN(4, engine="native").to(dtype)
+        with pytest.raises(ValueError, match=f"expected a circuit in float32 or float64 .* found {dtype}"):
+            circuit.log_prob(torch.zeros(2, 4))
+
+
+def test_transforms_of_functions_are_refused():
+    circuit = SPN(4, engine="native")
+    stacked = {name: parameter.detach()[None] for name, parameter in circuit.named_parameters()}
+    log_prob = lambda parameters: torch.func.functional_call(circuit, parameters, (torch.zeros(2, 4),))
+    with pytest.raises(ValueError, match=r"plain batches, not inside torch.func.vmap"):
+        torch.func.vmap(log_prob)(stacked)
+    with pytest.raises(ValueError, match=r"plain batches, not inside torch.func.vmap"):
+        torch.func.grad(lambda x: circuit.log_prob(x).sum())(torch.zeros(2, 4))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # of the compiler itself
+@pytest.mark.parametrize("leaves", ["binary", "mixed"])
+def test_compiled_circuits_are_the_same(leaves):
+    circuit, _ = pair(STRUCTURES["balanced"], HyperSPN, leaves)
+    x = rows_of(circuit)
+    expected, gradient = circuit(x), gradients(circuit, x)
+    circuit.zero_grad()
+    compiled = torch.compile(circuit, backend="eager")(x)
+    torch.testing.assert_close(compiled, expected)
+    (compiled * torch.linspace(-1, 2, len(x), dtype=torch.float64)).sum().backward()
+    for name, parameter in circuit.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(parameter.grad, gradient[name])
 
 
 def test_subnormal_numbers_survive_in_the_rest_of_the_process():

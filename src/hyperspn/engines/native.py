@@ -36,9 +36,7 @@ class NativeEngine(LayeredEngine):
         weights_at_once: How many weights may be materialized at a time.
     """
 
-    def __init__(
-        self, sectors: Sectors, leaves: Leaves, strict: bool = False, weights_at_once: int = 2**22
-    ) -> None:
+    def __init__(self, sectors: Sectors, leaves: Leaves, strict: bool = False, weights_at_once: int = 2**22) -> None:
         if reason := NativeEngine.obstacle(sectors):
             raise ValueError(f"expected a circuit that the native engine can evaluate, found {reason}")
         super().__init__(sectors)
@@ -70,6 +68,8 @@ class NativeEngine(LayeredEngine):
         return max(1, VALUES_AT_ONCE // int(self.codes.widths.sum()))
 
     def log_values(self, evidence: Evidence, leaves: Leaves, weights: WeightSource, flows: bool = False) -> Tensor:
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable(self.log_values)(evidence, leaves, weights, flows)
         if not self._serves(evidence.values):
             return super().log_values(evidence, leaves, weights, flows)
         if flows and evidence.missing.any():  # for which a code has no flows
@@ -79,6 +79,8 @@ class NativeEngine(LayeredEngine):
         return self._evaluate(self.codes, codes, dense, weights, dict(weights.named_parameters()), flows)
 
     def log_values_of(self, leaf_log_probs: Tensor, weights: WeightSource, flows: bool = False) -> Tensor:
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable(self.log_values_of)(leaf_log_probs, weights, flows)
         if not self._serves(leaf_log_probs):
             return super().log_values_of(leaf_log_probs, weights, flows)
         codes = torch.empty(0, len(leaf_log_probs), dtype=torch.int8)
@@ -86,6 +88,10 @@ class NativeEngine(LayeredEngine):
         return self._evaluate(self.likelihoods, codes, leaf_log_probs, weights, parameters, flows)
 
     def _serves(self, x: Tensor) -> bool:
+        if torch._C._are_functorch_transforms_active():
+            raise ValueError("the native engine works on plain batches, not inside torch.func.vmap or torch.func.grad")
+        if x.dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"expected a circuit in float32 or float64 for the native engine, found {x.dtype}")
         if self.strict and x.device.type != "cpu":
             raise ValueError(f"expected the circuit on the CPU for the native engine, found it on {x.device}")
         return x.device.type == "cpu"

@@ -146,14 +146,14 @@ void values(const Block<double>& b, int, double* values, unsigned char* flagged)
 
 void seed(const Block<double>& b, const double* seeds, const unsigned char*) {
   const double* root = Frame(b).place(b.nodes[b.node_count - 1]);
-  for (int64_t s = 0; s < b.valid; ++s) b.gradients[s] = root[s] == minus_infinity ? 0 : seeds[s] * b.gradient_unit;
+  for (int64_t s = 0; s < b.valid; ++s) b.gradients[s] = root[s] == minus_infinity ? 0 : seeds[s];
 }
 
-void finish(const Node& node, const double* weights, const double* gradient, double gradient_unit, bool as_flows,
-            double* out, int64_t stride) {
+void finish(const Node& node, const double* weights, const double* gradient, double, bool as_flows, double* out,
+            int64_t stride) {
   for (int o = 0; o < node.rows; ++o, weights += node.columns, gradient += node.columns, out += stride) {
     double total = 0;
-    for (int j = 0; j < node.columns; ++j) total += out[j] = gradient[j] / gradient_unit;
+    for (int j = 0; j < node.columns; ++j) total += out[j] = gradient[j];
     if (!as_flows)
       for (int j = 0; j < node.columns; ++j) out[j] -= std::exp(weights[j]) * total;
   }
