@@ -20,7 +20,7 @@ import torch
 
 import hyperspn
 
-from hyperspn.engines import native
+from hyperspn.engines import NativeEngine
 
 
 def measured(**options: object) -> dict[str, float]:
@@ -50,9 +50,8 @@ def main() -> None:
     parser.add_argument("--engine", choices=["native", "layered"], default="native")
     for name, default in (("variables", 163), ("layer-size", 5), ("replicas", 50), ("batch", 500)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--weights-at-once", type=int, default=native.WEIGHTS_AT_ONCE)
+    parser.add_argument("--weights-at-once", type=int, default=2**22)
     options = parser.parse_args()
-    native.WEIGHTS_AT_ONCE = options.weights_at_once
     torch.set_num_threads(2)
     warm_up = hyperspn.HyperSPN(4, replicas=2, engine=options.engine)
     warm_up(torch.zeros(64, 4)).sum().backward()
@@ -62,6 +61,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         assemble(options.variables, options.layer_size, options.replicas, engine=options.engine).save(f"{folder}/model")
         circuit = hyperspn.load(f"{folder}/model", options.engine)
+    if options.engine == "native":
+        circuit.engine = NativeEngine(circuit.sectors, circuit.leaves, weights_at_once=options.weights_at_once)
     x = torch.randint(2, (options.batch, options.variables), dtype=torch.uint8)
     stored = start_again()
     optimizer = torch.optim.Adam(circuit.parameter_groups(), fused=True)

@@ -10,7 +10,7 @@ from test_train import mean, noisy_copies, quietly
 from worlds import STRUCTURES, densities, make
 
 from hyperspn import SPN, Binomial, Categorical, Gaussian, Histogram, HyperSPN, load
-from hyperspn.engines import layered, native
+from hyperspn.engines import NativeEngine, layered, native
 from hyperspn.learning import EM
 from hyperspn.learning.regularizers import Softening
 
@@ -212,10 +212,11 @@ def check_that_the_likelihood_never_falls(structure, weights, leaves, **options)
 @pytest.mark.parametrize("weights_at_once", [2**22, 300, 60])
 @pytest.mark.parametrize("leaves", [[Categorical(2), Categorical(6)], MIXED], ids=["codes", "densities"])
 def test_engines_agree_also_in_small_parts(leaves, weights_at_once, softening, monkeypatch):
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
     circuits = []
     for engine in ("native", "layered"):
         circuit = make("trees10", "direct", leaves=families("trees10", leaves), engine=engine)
+        if engine == "native":
+            circuit.engine = NativeEngine(circuit.sectors, circuit.leaves, weights_at_once=weights_at_once)
         circuits.append(circuit)
         x = rows_of(circuit, 50)
         em = EM(circuit, 0.5, 0.1)

@@ -24,7 +24,7 @@ from worlds import ROWS, SHARED, WIDE_LEAVES, missing_patterns, sharpened
 from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN, RegionGraph
 from hyperspn.engines import LayeredEngine, NativeEngine, native
 from hyperspn.engines.trees import Trees
-from hyperspn.kernel import rounded_subnormals
+from hyperspn.kernel import array, rounded_subnormals
 from hyperspn.structures import binary_trees, chow_liu
 from hyperspn.weights.sectors import Sectors
 
@@ -64,13 +64,21 @@ STRUCTURES = {
 }
 
 
-def pair(structure, assemble=HyperSPN, leaves="binary", layer_size=3, dtype=torch.float64, seed=0):
+def in_chunks(circuit, weights_at_once):
+    """The same circuit with a native engine that materializes so many weights at a time."""
+    circuit.engine = NativeEngine(circuit.sectors, circuit.leaves, weights_at_once=weights_at_once)
+    return circuit
+
+
+def pair(
+    structure, assemble=HyperSPN, leaves="binary", layer_size=3, dtype=torch.float64, seed=0, weights_at_once=2**22
+):
     """The same circuit with both engines."""
     families = [LEAVES[leaves][v % len(LEAVES[leaves])] for v in range(structure.num_variables)]
     make = lambda engine: sharpened(
         assemble(structure.num_variables, layer_size, structure=structure, leaves=families, engine=engine), seed
     ).to(dtype)
-    return make("native"), make("layered")
+    return in_chunks(make("native"), weights_at_once), make("layered")
 
 
 def rows_of(circuit, count=37, seed=3):
@@ -118,9 +126,8 @@ def test_both_engines_agree_for_every_layer_size(layer_size, dtype):
 @pytest.mark.parametrize("leaves", ["binary", "mixed"])
 @pytest.mark.parametrize("assemble", [SPN, HyperSPN])
 @pytest.mark.parametrize("name", ["balanced", "random", "star", "one variable"])
-def test_chunks_of_every_size_agree(monkeypatch, name, assemble, leaves, weights_at_once):
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    one, other = pair(STRUCTURES[name], assemble, leaves)
+def test_chunks_of_every_size_agree(name, assemble, leaves, weights_at_once):
+    one, other = pair(STRUCTURES[name], assemble, leaves, weights_at_once=weights_at_once)
     pieces = one.engine.codes.trees.pieces
     assert name in ("one variable", "star") or len(pieces) > 1 or len(pieces[0].chunks) > 1
     assert_same(one, other, rows_of(one))
@@ -130,9 +137,9 @@ def test_chunks_of_every_size_agree(monkeypatch, name, assemble, leaves, weights
 @pytest.mark.parametrize("weights_at_once", [1, 60, 150, 300, 2**22])
 @pytest.mark.parametrize("leaves", ["binary", "mixed"])
 @pytest.mark.parametrize("name", ["shared balanced", "shared chow-liu"])
-def test_chunks_of_factored_weights_agree(monkeypatch, name, leaves, weights_at_once):
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    one, other = pair(STRUCTURES[name], partial(HyperSPN, weights="factored"), leaves)
+def test_chunks_of_factored_weights_agree(name, leaves, weights_at_once):
+    factored = partial(HyperSPN, weights="factored")
+    one, other = pair(STRUCTURES[name], factored, leaves, weights_at_once=weights_at_once)
     assert_same(one, other, rows_of(one))
     torch.testing.assert_close(one.marginals(rows_of(one)), other.marginals(rows_of(one)))
 
@@ -147,9 +154,8 @@ def test_chunks_of_factored_weights_agree(monkeypatch, name, leaves, weights_at_
     at_once=st.sampled_from([1, 100, 2**22]),
 )
 def test_random_forests_agree(n, trees, layer_size, seed, leaves, at_once):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "WEIGHTS_AT_ONCE", at_once)
-        one, other = pair(random_forest(n, trees, seed), SPN, leaves, layer_size, seed=seed)
+    forest = random_forest(n, trees, seed)
+    one, other = pair(forest, SPN, leaves, layer_size, seed=seed, weights_at_once=at_once)
     assert_same(one, other, rows_of(one, count=5, seed=seed))
 
 
@@ -167,9 +173,9 @@ def test_every_query_agrees(leaves):
 
 @pytest.mark.parametrize("weights_at_once", [60, 2**22])
 @pytest.mark.parametrize("assemble", [SPN, HyperSPN])
-def test_gradcheck(monkeypatch, assemble, weights_at_once):
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    circuit, _ = pair(binary_trees(5, replicas=2), assemble, "mixed", layer_size=2)
+def test_gradcheck(assemble, weights_at_once):
+    trees = binary_trees(5, replicas=2)
+    circuit, _ = pair(trees, assemble, "mixed", layer_size=2, weights_at_once=weights_at_once)
     x = rows_of(circuit, count=3)
     parameters = {name: p for name, p in circuit.named_parameters() if p.requires_grad}
 
@@ -200,10 +206,9 @@ def test_gradients_twice_over_one_graph():
 
 
 @pytest.mark.parametrize("weights_at_once", [3000, 2**22])
-def test_log_likelihoods_below_minus_10000(monkeypatch, weights_at_once):
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    structure = binary_trees(1500, replicas=2)
-    one, other = pair(structure, SPN, layer_size=4, dtype=torch.float32)
+def test_log_likelihoods_below_minus_10000(weights_at_once):
+    trees = binary_trees(1500, replicas=2)
+    one, other = pair(trees, SPN, layer_size=4, dtype=torch.float32, weights_at_once=weights_at_once)
     for circuit in (one, other):
         circuit.weights.logits[0].data *= 50
     x = torch.randint(2, (20, 1500), generator=torch.Generator().manual_seed(0))
@@ -256,10 +261,10 @@ def test_sixteen_leaves_at_exp_minus_50(dtype):
 
 @pytest.mark.parametrize("weights_at_once", [20, 2**22])
 @pytest.mark.parametrize("gap", [30, 80, 200, 2000])
-def test_children_that_contradict_each_other(monkeypatch, gap, weights_at_once):
+def test_children_that_contradict_each_other(gap, weights_at_once):
     """Products whose values all vanish in linear space are found again in log space."""
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    one, other = pair(binary_trees(8, replicas=2, seed=1), SPN, layer_size=2, dtype=torch.float32)
+    trees = binary_trees(8, replicas=2, seed=1)
+    one, other = pair(trees, SPN, layer_size=2, dtype=torch.float32, weights_at_once=weights_at_once)
     for circuit in (one, other):
         circuit.weights.logits[0].data.round_().mul_(gap)
     x = torch.randint(2, (64, 8), generator=torch.Generator().manual_seed(0))
@@ -271,10 +276,60 @@ def test_children_that_contradict_each_other(monkeypatch, gap, weights_at_once):
         torch.testing.assert_close(found[name].double(), gradient, rtol=0, atol=1e-4 * scale)
 
 
+@pytest.mark.parametrize("weights_at_once", [1, 2**22])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("children", [1, 2])
+def test_likelihoods_far_below_those_of_the_best_member(children, dtype, weights_at_once):
+    """The better of two Gaussians has weight e^-10000: the other one counts, however small its likelihood is."""
+    regions = [{"variables": [v]} for v in range(children)] + [{"partitions": [list(range(children))]}]
+    circuit = SPN(children, 2, structure=RegionGraph.from_regions(regions), leaves=Gaussian(2)).to(dtype)
+    in_chunks(circuit, weights_at_once)
+    circuit.leaves.raw[0].data = torch.tensor([[0.0, 0.0], [90.0, 0.0]], dtype=dtype).repeat(children, 1, 1)
+    circuit.weights.logits[0].data = torch.tensor([0.0, -1e4, 0.0, -1e4], dtype=dtype).repeat(children + 1, 1)
+    variance = 1 + 1e-6
+    x = torch.full((3, children), 90.0, dtype=dtype, requires_grad=True)
+    log_prob = circuit.log_prob(x)
+    expected = children * (-(90**2) / (2 * variance) - 0.5 * math.log(2 * math.pi * variance))
+    assert log_prob.tolist() == pytest.approx([expected] * 3, rel=1e-6)
+    (gradient,) = torch.autograd.grad(log_prob.sum(), x)
+    assert gradient.flatten().tolist() == pytest.approx([-90 / variance] * 3 * children, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("weights_at_once", [1, 2**22])
+def test_gradients_at_extreme_weights_are_numbers(dtype, weights_at_once):
+    """Weights of 2^-1000 that matter: the gradient of such a weight is 2^1000 times its flow."""
+    for seed in range(25):
+        torch.manual_seed(seed)
+        circuit = HyperSPN(4, 3, 2, 13, leaves=Categorical(3)).to(dtype)
+        for parameter in circuit.parameters():
+            parameter.data *= 10
+        exact = copy.deepcopy(circuit).double()
+        exact.engine = LayeredEngine(circuit.sectors)
+        x = torch.randint(3, (50, 4))
+        computed = gradients(in_chunks(circuit, weights_at_once), x)
+        for name, gradient in gradients(exact, x).items():
+            limit = (1e-9 if dtype == torch.float64 else 1e-3) * max(1, gradient.abs().max().item())
+            torch.testing.assert_close(computed[name].double(), gradient, rtol=0, atol=limit, msg=name)
+
+
+@pytest.mark.parametrize("factor", [1e-25, 1e25])
+def test_gradients_of_losses_of_any_size(factor):
+    circuit, other = pair(DEEP["balanced"], SPN, layer_size=5, dtype=torch.float32)
+    for model in (circuit, other):
+        model.weights.logits[0].data *= 20
+    x = circuit.sample(20, torch.Generator().manual_seed(0))
+    (circuit.log_prob(x).sum() * factor).backward()
+    other.double().log_prob(x).sum().backward()
+    for ours, theirs in zip(circuit.parameters(), other.parameters(), strict=True):
+        if ours.numel() and theirs.grad is not None:
+            limit = 1e-4 * max(1, theirs.grad.abs().max().item())
+            torch.testing.assert_close(ours.grad.double() / factor, theirs.grad, rtol=0, atol=limit)
+
+
 @pytest.mark.parametrize("weights_at_once", [20, 2**22])
-def test_impossible_values(monkeypatch, weights_at_once):
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    circuit = SPN(2, layer_size=2, replicas=2, engine="native")
+def test_impossible_values(weights_at_once):
+    circuit = in_chunks(SPN(2, layer_size=2, replicas=2), weights_at_once)
     for replica in range(2):
         place = circuit.structure.leaf_variables.reshape(2, 2)[replica].tolist().index(0)
         circuit.weights.logits[0].data.view(-1, 2, 2)[replica * 3 + place, :, 1] = -torch.inf
@@ -417,6 +472,38 @@ def test_without_the_kernel_one_message_comes_at_import():
     assert "without the compiled kernel" in done.stdout
 
 
+def test_half_precision_is_refused():
+    for dtype in (torch.bfloat16, torch.float16):
+        circuit = SPN(4, engine="native").to(dtype)
+        with pytest.raises(ValueError, match=f"expected a circuit in float32 or float64 .* found {dtype}"):
+            circuit.log_prob(torch.zeros(2, 4))
+
+
+def test_transforms_of_functions_are_refused():
+    circuit = SPN(4, engine="native")
+    stacked = {name: parameter.detach()[None] for name, parameter in circuit.named_parameters()}
+    log_prob = lambda parameters: torch.func.functional_call(circuit, parameters, (torch.zeros(2, 4),))
+    with pytest.raises(ValueError, match=r"plain batches, not inside torch.func.vmap"):
+        torch.func.vmap(log_prob)(stacked)
+    with pytest.raises(ValueError, match=r"plain batches, not inside torch.func.vmap"):
+        torch.func.grad(lambda x: circuit.log_prob(x).sum())(torch.zeros(2, 4))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # of the compiler itself
+@pytest.mark.parametrize("leaves", ["binary", "mixed"])
+def test_compiled_circuits_are_the_same(leaves):
+    circuit, _ = pair(STRUCTURES["balanced"], HyperSPN, leaves)
+    x = rows_of(circuit)
+    expected, gradient = circuit(x), gradients(circuit, x)
+    circuit.zero_grad()
+    compiled = torch.compile(circuit, backend="eager")(x)
+    torch.testing.assert_close(compiled, expected)
+    (compiled * torch.linspace(-1, 2, len(x), dtype=torch.float64)).sum().backward()
+    for name, parameter in circuit.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(parameter.grad, gradient[name])
+
+
 def test_subnormal_numbers_survive_in_the_rest_of_the_process():
     circuit, _ = pair(STRUCTURES["balanced"], SPN, dtype=torch.float32)
     gradients(circuit, rows_of(circuit))
@@ -436,24 +523,28 @@ def test_subnormal_numbers_are_rounded_on_all_threads_and_only_inside():
 
 
 def kernel_inputs(batch=20):
-    """Program, logits and codes of a small circuit, as the kernel takes them."""
+    """Reading, logits and codes of a small circuit, as the kernel takes them."""
     circuit, _ = pair(STRUCTURES["balanced"], SPN)
     reading = circuit.engine.codes
     kinds = zip(circuit.sectors.kinds, circuit.weights.logits)
-    logits = [table.detach().view(-1, kind.rows, kind.columns) for kind, table in kinds]
-    return reading, logits, reading.codes(circuit.leaves.read(rows_of(circuit, batch)))
+    logits = [array(table.view(-1, kind.rows, kind.columns)) for kind, table in kinds]
+    return reading, logits, array(reading.codes(circuit.leaves.read(rows_of(circuit, batch))))
+
+
+def start_walk(reading, codes, trees=(0, 4), dtype="float64", tape=False):
+    return native.kernel.Walk(native.kernel.Batch(reading.program, codes, None, dtype, 1), *trees, tape, 1)
 
 
 def test_flows_are_expected_counts():
     """F = w dL/dw: each used sum node's flow adds up to how often it is used; the logits' gradient is F - w sum(F)."""
     reading, logits, codes = kernel_inputs()
-    seed = torch.ones(4, codes.shape[1], dtype=torch.float64)
-    (flows,), _ = native.kernel.backward(reading.program, logits, codes, None, seed, flows=True)
-    (gradient,), _ = native.kernel.backward(reading.program, logits, codes, None, seed)
+    seeds, nodes = np.ones((4, codes.shape[1])), (0, len(reading.trees.slots))
+    (flows,), _ = start_walk(reading, codes).backward(logits, [0], *nodes, seeds, True)
+    (gradient,), _ = start_walk(reading, codes).backward(logits, [0], *nodes, seeds, False)
     roots = reading.trees.numbers[reading.trees.offsets[1:] - 1]
     np.testing.assert_allclose(flows[roots].sum((1, 2)), codes.shape[1])
     inner = reading.trees.numbers[(reading.trees.variables < 0) & (reading.trees.slots >= 0)]
-    weights = logits[0].softmax(-1).numpy()[inner]
+    weights = torch.from_numpy(logits[0]).softmax(-1).numpy()[inner]
     expected = flows[inner] - weights * flows[inner].sum(-1, keepdims=True)
     np.testing.assert_allclose(gradient[inner], expected, atol=1e-12)
 
@@ -476,37 +567,68 @@ def test_the_kernel_calls_no_python_code(monkeypatch, weights_at_once):
 
         return call
 
-    def state(*arguments, make=native.kernel.State):
+    def walk(*arguments, make=native.kernel.Walk):
         made = watched(make)(*arguments)
-        return SimpleNamespace(**{name: watched(getattr(made, name)) for name in ("forward", "backward", "values")})
+        methods = ("forward", "finished", "values", "backward")
+        return SimpleNamespace(**{name: watched(getattr(made, name)) for name in methods})
 
-    for name in ("forward", "backward", "network_forward", "network_backward"):
+    for name in ("Batch", "network_forward", "network_backward"):
         monkeypatch.setattr(native.kernel, name, watched(getattr(native.kernel, name)))
-    monkeypatch.setattr(native.kernel, "State", state)
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
-    circuit, _ = pair(STRUCTURES["balanced"], leaves="mixed")
+    monkeypatch.setattr(native.kernel, "Walk", walk)
+    circuit, _ = pair(STRUCTURES["balanced"], leaves="mixed", weights_at_once=weights_at_once)
     gradients(circuit, rows_of(circuit))
-    assert len(inside) >= 4
+    assert len(inside) >= 8
     assert not called
 
 
 def test_the_kernel_checks_what_it_is_given():
     reading, (logits,), codes = kernel_inputs()
-    forward, program = native.kernel.forward, reading.program
+    nodes = (0, len(reading.trees.slots))
+    for bad in (codes[:5].copy(), codes.astype(np.float64), np.full_like(codes, 2), np.full_like(codes, -2)):
+        with pytest.raises(ValueError, match="expected"):
+            start_walk(reading, bad)
+    with pytest.raises(ValueError, match="expected float32 or float64, found int8"):
+        start_walk(reading, codes, dtype="int8")
+    for trees in ((0, 9), (-1, 2), (2, 2)):
+        with pytest.raises(ValueError, match="expected trees"):
+            start_walk(reading, codes, trees)
     for arguments in (
-        ([], codes),
-        ([logits[:5].contiguous()], codes),
-        ([logits.float(), logits], codes),
-        ([logits.masked_fill(torch.ones_like(logits, dtype=torch.bool), torch.nan)], codes),
-        ([logits], codes[:5].contiguous()),
-        ([logits], codes.double()),
-        ([logits], torch.full_like(codes, 2)),
-        ([logits], torch.full_like(codes, -2)),
+        ([], [0], *nodes),
+        ([logits], [], *nodes),
+        ([logits[:5].copy()], [0], *nodes),
+        ([logits.astype(np.float32)], [0], *nodes),
+        ([np.full_like(logits, np.nan)], [0], *nodes),
+        ([logits], [1], *nodes),
+        ([logits], [0], 1, nodes[1]),
+        ([logits], [0], 0, nodes[1] + 1),
+        ([logits], [0], 0, 5),  # of four trees
     ):
         with pytest.raises(ValueError, match="expected"):
-            forward(program, *arguments)
-    with pytest.raises(ValueError, match="expected"):
-        forward(program, [logits], codes, trees=(0, 9))
+            start_walk(reading, codes).forward(*arguments)
+
+
+def test_a_walk_keeps_its_order():
+    reading, logits, codes = kernel_inputs()
+    last, seeds = int(reading.trees.offsets[1]), np.ones((1, codes.shape[1]))
+    cut = last - 1
+    walk = start_walk(reading, codes, (0, 1), tape=True)
+    with pytest.raises(ValueError, match="expected a finished walk"):
+        walk.values()
+    with pytest.raises(ValueError, match="expected a finished walk with a tape"):
+        walk.backward(logits, [0], cut, last, seeds, False)
+    walk.forward(logits, [0], 0, cut)
+    with pytest.raises(ValueError, match="expected nodes from"):
+        walk.forward(logits, [0], 0, cut)
+    walk.forward(logits, [0], cut, last)
+    assert walk.finished()
+    with pytest.raises(ValueError, match="not finished"):
+        walk.forward(logits, [0], 0, cut)
+    with pytest.raises(ValueError, match="expected nodes that end at"):
+        walk.backward(logits, [0], 0, cut, seeds, False)
+    (upper,), _ = walk.backward(logits, [0], cut, last, seeds, False)
+    (lower,), _ = walk.backward(logits, [0], 0, cut, seeds, False)
+    (whole,), _ = start_walk(reading, codes, (0, 1)).backward(logits, [0], 0, last, seeds, False)
+    np.testing.assert_allclose(upper + lower, whole, atol=1e-12)
 
 
 @settings(max_examples=60, deadline=None)

@@ -4,7 +4,7 @@ import torch
 from worlds import STRUCTURES, all_worlds, make, missing_patterns, mixed_families
 
 from hyperspn import SPN, Categorical, Gaussian, HyperSPN
-from hyperspn.engines import native
+from hyperspn.engines import NativeEngine, native
 from hyperspn.learning import fit
 from hyperspn.learning.regularizers import Dropout, Softening
 
@@ -19,8 +19,10 @@ def softened(circuit, rate):
     return Softening(circuit.weights, circuit.sectors, circuit.leaves, rate)
 
 
-def dropped_circuit(assemble, engine="auto"):
+def dropped_circuit(assemble, engine="auto", weights_at_once=2**22):
     circuit = assemble(5, 4, replicas=3, leaves=LEAVES, engine=engine).double()
+    if engine == "native":
+        circuit.engine = NativeEngine(circuit.sectors, circuit.leaves, weights_at_once=weights_at_once)
     return circuit, Dropout(circuit.weights, circuit.sectors, RATE, seed=1, leaves=True)
 
 
@@ -108,10 +110,9 @@ def test_steps_seeds_and_kinds_differ():
 @pytest.mark.skipif(native.kernel is None, reason="needs the compiled kernel")
 @pytest.mark.parametrize("weights_at_once", [2**22, 600, 100])
 @pytest.mark.parametrize("assemble", [SPN, HyperSPN])
-def test_engines_agree_also_in_small_chunks(assemble, weights_at_once, monkeypatch):
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
+def test_engines_agree_also_in_small_chunks(assemble, weights_at_once):
     x = mixed_rows()
-    found = gradients(*dropped_circuit(assemble, "native"), x)
+    found = gradients(*dropped_circuit(assemble, "native", weights_at_once), x)
     expected = gradients(*dropped_circuit(assemble, "layered"), x)
     assert len(found) == len(expected) > 2
     for ours, theirs in zip(found, expected):
@@ -211,11 +212,10 @@ def test_the_gradient_of_softened_rows_is_that_of_finite_differences(weights, en
 @pytest.mark.skipif(native.kernel is None, reason="needs the compiled kernel")
 @pytest.mark.parametrize("weights_at_once", [2**22, 600, 100])
 @pytest.mark.parametrize("assemble", [SPN, HyperSPN])
-def test_engines_agree_on_softened_rows_also_in_small_chunks(assemble, weights_at_once, monkeypatch):
-    monkeypatch.setattr(native, "WEIGHTS_AT_ONCE", weights_at_once)
+def test_engines_agree_on_softened_rows_also_in_small_chunks(assemble, weights_at_once):
     found = []
     for engine in ("native", "layered"):
-        circuit, dropped = dropped_circuit(assemble, engine)
+        circuit, dropped = dropped_circuit(assemble, engine, weights_at_once)
         dropped.source = softened(circuit, 0.1)
         found.append(gradients(circuit, dropped, mixed_rows()))
     for ours, theirs in zip(*found, strict=True):

@@ -19,9 +19,7 @@ from ..leaves.leaves import Leaves
 from ..weights.sectors import Sectors
 from ..weights.source import WeightSource
 from .layered import VALUES_AT_ONCE, LayeredEngine
-from .trees import Chunk, Ids, Piece, Trees, integers
-
-WEIGHTS_AT_ONCE = 2**22
+from .trees import Chunk, Piece, Trees, integers
 
 Logits = list[Tensor]  # for each kind, (sectors, rows, columns)
 Parameters = Sequence[Tensor]
@@ -30,22 +28,22 @@ Parameters = Sequence[Tensor]
 class NativeEngine(LayeredEngine):
     """Evaluates a forest tree by tree in C++, a block of samples at a time, in linear space with exact scaling.
 
-    Sectors are materialised in chunks of at most `WEIGHTS_AT_ONCE` weights and dropped. The backward pass
-    materialises them again and pushes their gradients through the weight source, so that no tensor of all weights
-    or of all activations ever exists.
+    Sectors are materialized in chunks and dropped. The backward pass materializes them again and pushes their
+    gradients through the weight source, so that no tensor of all weights or of all activations ever exists.
 
     Arguments:
         sectors: The layers of the circuit.
         leaves: The distributions of its variables.
         strict: Whether to refuse a circuit on another device, instead of leaving it to the layered engine.
+        weights_at_once: How many weights may be materialized at a time.
     """
 
-    def __init__(self, sectors: Sectors, leaves: Leaves, strict: bool = False) -> None:
+    def __init__(self, sectors: Sectors, leaves: Leaves, strict: bool = False, weights_at_once: int = 2**22) -> None:
         if reason := NativeEngine.obstacle(sectors):
             raise ValueError(f"expected a circuit that the native engine can evaluate, found {reason}")
         super().__init__(sectors)
         self.strict = strict
-        trees = Trees(sectors, WEIGHTS_AT_ONCE)
+        trees = Trees(sectors, weights_at_once)
         widths = torch.tensor([family.width for family in leaves.families], device="cpu")
         coded = torch.tensor([isinstance(family, Categorical) for family in leaves.families], device="cpu")
         self.codes = Reading(trees, widths, coded)
@@ -72,6 +70,8 @@ class NativeEngine(LayeredEngine):
         return max(1, VALUES_AT_ONCE // int(self.codes.widths.sum()))
 
     def log_values(self, evidence: Evidence, leaves: Leaves, weights: WeightSource, flows: bool = False) -> Tensor:
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable(self.log_values)(evidence, leaves, weights, flows)
         if not self._serves(evidence.values):
             return super().log_values(evidence, leaves, weights, flows)
         if flows and evidence.missing.any():  # for which a code has no flows
@@ -81,6 +81,8 @@ class NativeEngine(LayeredEngine):
         return self._evaluate(self.codes, codes, dense, weights, dict(weights.named_parameters()), flows)
 
     def log_values_of(self, leaf_log_probs: Tensor, weights: WeightSource, flows: bool = False) -> Tensor:
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable(self.log_values_of)(leaf_log_probs, weights, flows)
         if not self._serves(leaf_log_probs):
             return super().log_values_of(leaf_log_probs, weights, flows)
         codes = torch.empty(0, len(leaf_log_probs), dtype=torch.int8)
@@ -88,6 +90,10 @@ class NativeEngine(LayeredEngine):
         return self._evaluate(self.likelihoods, codes, leaf_log_probs, weights, parameters, flows)
 
     def _serves(self, x: Tensor) -> bool:
+        if torch._C._are_functorch_transforms_active():
+            raise ValueError("the native engine works on plain batches, not inside torch.func.vmap or torch.func.grad")
+        if x.dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"expected a circuit in float32 or float64 for the native engine, found {x.dtype}")
         if self.strict and x.device.type != "cpu":
             raise ValueError(f"expected the circuit on the CPU for the native engine, found it on {x.device}")
         return x.device.type == "cpu"
@@ -102,10 +108,11 @@ class NativeEngine(LayeredEngine):
         flows: bool,
     ) -> Tensor:
         """The log-value of every tree, (batch, trees); the dense leaves' largest likelihoods go around the trees."""
-        evaluation = Evaluation(reading, codes, weights, tuple(parameters), flows)
         if leaf_log_probs is None:
+            evaluation = Evaluation(reading, codes, None, weights, tuple(parameters), flows)
             return LogValues.apply(evaluation, None, *parameters.values())
         scaled, scale = reading.scaled(leaf_log_probs)
+        evaluation = Evaluation(reading, codes, scaled, weights, tuple(parameters), flows)
         return LogValues.apply(evaluation, scaled, *parameters.values()) + scale[:, None]
 
 
@@ -175,24 +182,37 @@ class Evaluation:
     Arguments:
         reading: The program, and how it reads the leaves.
         codes: The categories, (coded variables, batch).
+        log_dense: The log-likelihoods of all other leaves, at most 0, (rows, batch).
         weights: Who writes the weights.
         names: The weight source's parameters that are handed in.
         flows: Whether the gradients of the weights are expected flows.
     """
 
     def __init__(
-        self, reading: Reading, codes: Tensor, weights: WeightSource, names: tuple[str, ...], flows: bool
+        self,
+        reading: Reading,
+        codes: Tensor,
+        log_dense: Tensor | None,
+        weights: WeightSource,
+        names: tuple[str, ...],
+        flows: bool,
     ) -> None:
         self.reading = reading
         self.pieces = reading.trees.pieces
-        self.codes = codes
         self.weights = weights
         self.names = names
         self.flows = flows
         self.threads = torch.get_num_threads()
+        self.dtype = next(weights.parameters()).dtype
+        dtype = str(self.dtype).removeprefix("torch.")
+        self.batch = kernel.Batch(reading.program, array(codes), array(log_dense), dtype, self.threads)
+
+    @property
+    def is_one_chunk(self) -> bool:
+        return len(self.pieces) == len(self.pieces[0].chunks) == 1
 
     def logits(self, chunk: Chunk, parameters: Parameters) -> Logits:
-        """Materialises the sectors of a chunk."""
+        """Materializes the sectors of a chunk."""
         named = dict(zip(self.names, parameters, strict=True))
         logits = []
         for index, (kind, ids) in enumerate(zip(self.reading.trees.sectors.kinds, chunk.ids, strict=True)):
@@ -200,151 +220,71 @@ class Evaluation:
             logits.append(written.view(-1, kind.rows, kind.columns).contiguous())
         return logits
 
-    def values(self, dense: Tensor | None, parameters: Parameters, kept: Logits | None) -> Tensor:
+    def values(self, parameters: Parameters, kept: Logits | None) -> Tensor:
         """The log-value of every tree, (trees, batch)."""
-        dtype = next(self.weights.parameters()).dtype
-        values = torch.empty(self.pieces[-1].trees.stop, self.codes.shape[1], dtype=dtype)
-        for piece in self.pieces:
-            if len(piece.chunks) > 1:
-                values[piece.trees.start] = self._walk(piece, dense, parameters)[0]
-                continue
-            (chunk,) = piece.chunks
-            logits = kept or self.logits(chunk, parameters)
-            found = kernel.forward(
-                self.reading.program,
-                _arrays(logits),
-                array(self.codes),
-                array(dense),
-                _ends(piece.trees),
-                self.threads,
-                chunk.bases,
-            )
-            values[piece.trees.start : piece.trees.stop] = torch.from_numpy(found)
-        return values
+        values = [self._walk_up(piece, parameters, kept).values() for piece in self.pieces]
+        return torch.from_numpy(values[0] if len(values) == 1 else np.concatenate(values))
 
     def gradients(
-        self, dense: Tensor | None, seed: Tensor, parameters: Parameters, kept: Logits | None
+        self, seeds: Tensor, parameters: Parameters, kept: Logits | None
     ) -> Iterator[tuple[Logits, Logits, Tensor | None]]:
         """For each chunk its logits and their gradients, and the gradient of the dense log-likelihoods, (rows, batch)."""
         for piece in self.pieces:
             if len(piece.chunks) > 1:
-                yield from self._walk_back(piece, dense, seed[piece.trees.start], parameters)
-                continue
-            (chunk,) = piece.chunks
-            logits = kept or self.logits(chunk, parameters)
-            seeds = seed[piece.trees.start : piece.trees.stop]
-            found, dense_gradient = kernel.backward(
-                self.reading.program,
-                _arrays(logits),
-                array(self.codes),
-                array(dense),
-                array(seeds),
-                _ends(piece.trees),
-                self.threads,
-                self.flows,
-                chunk.bases,
-            )
-            yield logits, _tensors(found), _tensor(dense_gradient)
+                walk = self._walk_up(piece, parameters, kept, tape=True)
+            else:  # goes up and down a tree at once
+                walk = kernel.Walk(self.batch, *_ends(piece.trees), False, self.threads)
+            for chunk in reversed(piece.chunks):
+                logits = kept or self.logits(chunk, parameters)
+                piece_seeds = array(seeds[piece.trees.start : piece.trees.stop])
+                gradients, dense_gradient = walk.backward(
+                    _arrays(logits), chunk.bases, *_ends(chunk.nodes), piece_seeds, self.flows
+                )
+                dense = None if dense_gradient is None else torch.from_numpy(dense_gradient)
+                yield logits, [torch.from_numpy(gradient) for gradient in gradients], dense
 
     @torch.no_grad()
-    def _walk(
-        self, piece: Piece, dense: Tensor | None, parameters: Parameters, tape: bool = False
-    ) -> tuple[Tensor, list[Walk]]:
-        """Evaluates one tree chunk by chunk; samples that underflow in linear space, once more in log space."""
-        walks = [Walk(self, piece, slice(None), dense, parameters, tape, log_space=False)]
-        values, underflow = walks[0].state.values()
-        if underflow.any():
-            rows = torch.from_numpy(underflow.nonzero()[0])
-            walks.append(Walk(self, piece, rows, dense, parameters, tape, log_space=True))
-            values[rows] = walks[1].state.values()[0]
-        return torch.from_numpy(values), walks
-
-    def _walk_back(
-        self, piece: Piece, dense: Tensor | None, seed: Tensor, parameters: Parameters
-    ) -> Iterator[tuple[Logits, Logits, Tensor | None]]:
-        _, walks = self._walk(piece, dense, parameters, tape=True)
-        for chunk in reversed(piece.chunks):
-            logits = self.logits(chunk, parameters)
-            total = [torch.zeros_like(block) for block in logits]
-            dense_total = None if dense is None else torch.zeros_like(dense)
-            for walk in walks:
-                found, dense_gradient = walk.backward(chunk, _arrays(logits), seed)
-                total = [sofar.add_(part) for sofar, part in zip(total, _tensors(found), strict=True)]
-                if dense_total is not None:
-                    dense_total[:, walk.rows] += torch.from_numpy(dense_gradient)
-            yield logits, total, dense_total
-
-
-class Walk:
-    """Some samples of a batch on their way through one tree, chunk by chunk."""
-
-    def __init__(
-        self,
-        evaluation: Evaluation,
-        piece: Piece,
-        rows: Ids,
-        dense: Tensor | None,
-        parameters: Parameters,
-        tape: bool,
-        log_space: bool,
-    ) -> None:
-        self.rows = rows
-        self.flows = evaluation.flows
-        self.codes = array(evaluation.codes[:, rows])
-        self.dense = None if dense is None else array(dense[:, rows])
-        self.state: Any = None
-        for chunk in piece.chunks:
-            logits = _arrays(evaluation.logits(chunk, parameters))
-            self.state = self.state or kernel.State(
-                evaluation.reading.program,
-                piece.trees.start,
-                self.codes.shape[1],
-                str(logits[0].dtype),
-                tape,
-                log_space,
-                evaluation.threads,
-            )
-            self.state.forward(logits, self.codes, self.dense, *_ends(chunk.nodes), chunk.bases)
-
-    def backward(self, chunk: Chunk, logits: list[Any], seed: Tensor) -> Any:
-        seeds = array(seed[self.rows])
-        return self.state.backward(logits, self.codes, self.dense, seeds, *_ends(chunk.nodes), self.flows, chunk.bases)
+    def _walk_up(self, piece: Piece, parameters: Parameters, kept: Logits | None, tape: bool = False) -> Any:
+        """Evaluates trees chunk by chunk, more than once if the kernel has to be more exact."""
+        walk = kernel.Walk(self.batch, *_ends(piece.trees), tape, self.threads)
+        while not walk.finished():
+            for chunk in piece.chunks:
+                logits = _arrays(kept or self.logits(chunk, parameters))
+                walk.forward(logits, chunk.bases, *_ends(chunk.nodes))
+        return walk
 
 
 class LogValues(torch.autograd.Function):
     """The log-values of all trees, (batch, trees), as a function of dense log-likelihoods and the source's parameters.
 
-    One chunk is kept from the forward pass for the backward pass; several are materialised again.
+    One chunk is kept from the forward pass for the backward pass; several are materialized again.
     """
 
     @staticmethod
     def forward(ctx: Any, evaluation: Evaluation, log_dense: Tensor | None, *parameters: Tensor) -> Tensor:
-        dense = None if log_dense is None else log_dense.exp()
-        own = [parameter.detach().requires_grad_(parameter.requires_grad) for parameter in parameters]
-        first = evaluation.pieces[0]
+        detached = [parameter.detach().requires_grad_(parameter.requires_grad) for parameter in parameters]
         kept = None
-        if len(evaluation.pieces) == len(first.chunks) == 1:
+        if evaluation.is_one_chunk:
             with torch.set_grad_enabled(any(ctx.needs_input_grad)):
-                kept = evaluation.logits(first.chunks[0], own)
-        ctx.evaluation, ctx.own, ctx.kept = evaluation, own, kept
-        ctx.save_for_backward(dense, *parameters)
-        return evaluation.values(dense, own, kept).T
+                kept = evaluation.logits(evaluation.pieces[0].chunks[0], detached)
+        ctx.evaluation, ctx.detached, ctx.kept = evaluation, detached, kept
+        ctx.save_for_backward(*parameters)
+        return evaluation.values(detached, kept).T
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        dense, *parameters = ctx.saved_tensors
-        total: list[Tensor | None] = [None] * len(parameters)
+        total: list[Tensor | None] = [None] * len(ctx.saved_tensors)
         dense_total = None
         wanted = [index for index, need in enumerate(ctx.needs_input_grad[2:]) if need]
         with torch.enable_grad():
-            chunks = ctx.evaluation.gradients(dense, gradient.T.contiguous(), ctx.own, ctx.kept)
+            chunks = ctx.evaluation.gradients(gradient.T.contiguous(), ctx.detached, ctx.kept)
             for logits, gradients, dense_gradient in chunks:
                 dense_total = _sum(dense_total, dense_gradient)
                 if wanted:
-                    own = [ctx.own[index] for index in wanted]
-                    found = torch.autograd.grad(logits, own, gradients, ctx.kept is not None, allow_unused=True)
-                    for index, part in zip(wanted, found, strict=True):
+                    sources = [ctx.detached[index] for index in wanted]
+                    parts = torch.autograd.grad(logits, sources, gradients, ctx.kept is not None, allow_unused=True)
+                    for index, part in zip(wanted, parts, strict=True):
                         total[index] = _sum(total[index], part)
         return None, dense_total, *total
 
@@ -357,14 +297,6 @@ def _sum(total: Tensor | None, part: Tensor | None) -> Tensor | None:
 
 def _arrays(logits: Logits) -> list[Any]:
     return [array(block) for block in logits]
-
-
-def _tensors(arrays: list[Any]) -> Logits:
-    return [torch.from_numpy(array) for array in arrays]
-
-
-def _tensor(array: Any) -> Tensor | None:
-    return None if array is None else torch.from_numpy(array)
 
 
 def _ends(span: range) -> tuple[int, int]:

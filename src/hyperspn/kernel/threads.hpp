@@ -1,5 +1,5 @@
-// Threads: those of the OpenMP runtime that the process already has, so that PyTorch's idle workers do the work instead of
-// spinning beside it; new ones where there is no such runtime.
+// Threads: those of the OpenMP runtime that the process already has, so that PyTorch's idle workers do the work instead
+// of spinning beside it; new ones where there is no such runtime.
 #pragma once
 #include <exception>
 #include <thread>
@@ -28,7 +28,9 @@ struct OpenMP {
 #ifdef __linux__
  private:
   static int find(dl_phdr_info* library, size_t, void* self) {
-    if (!std::strstr(library->dlpi_name, "libgomp") && !std::strstr(library->dlpi_name, "libiomp") && !std::strstr(library->dlpi_name, "libomp")) return 0;
+    if (!std::strstr(library->dlpi_name, "libgomp") && !std::strstr(library->dlpi_name, "libiomp") &&
+        !std::strstr(library->dlpi_name, "libomp"))
+      return 0;
     void* handle = dlopen(library->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
     return handle && static_cast<OpenMP*>(self)->take(handle);
   }
@@ -44,11 +46,16 @@ struct OpenMP {
 };
 
 // Calls f(0), ..., f(threads - 1), each on a thread of its own where there are enough.
-template <class F> void run_threads(int threads, F&& f) {
+template <class F>
+void run_threads(int threads, F&& f) {
   static const OpenMP openmp;
   std::vector<std::exception_ptr> errors(threads);
   auto guarded = [&](int t) {
-    try { f(t); } catch (...) { errors[t] = std::current_exception(); }
+    try {
+      f(t);
+    } catch (...) {
+      errors[t] = std::current_exception();
+    }
   };
   if (openmp.parallel && threads > 1) {
     auto share = [&] {
@@ -58,7 +65,11 @@ template <class F> void run_threads(int threads, F&& f) {
   } else {
     std::vector<std::thread> others;
     for (int t = 1; t < threads; ++t) {
-      try { others.emplace_back(guarded, t); } catch (...) { guarded(t); }
+      try {
+        others.emplace_back(guarded, t);
+      } catch (...) {
+        guarded(t);
+      }
     }
     guarded(0);
     for (auto& other : others) other.join();

@@ -6,19 +6,19 @@
 #include <string>
 #include <vector>
 
-#include "kernel.hpp"
+#include "arithmetic.hpp"
 
 namespace hyperspn {
 
 [[noreturn]] inline void fail(const std::string& expected, long long found) {
   throw std::invalid_argument("expected " + expected + ", found " + std::to_string(found));
 }
-#define EXPECT(holds, expected, found) \
-  do {                                 \
+#define EXPECT(holds, expected, found)   \
+  do {                                   \
     if (!(holds)) fail(expected, found); \
   } while (false)
 
-struct Arrays {
+struct IntegerArrays {
   std::vector<int32_t> tree_ptr, type, variable, size, kind, sector, child_ptr, children, slot, dense_ptr;
 };
 
@@ -27,13 +27,13 @@ struct Tree {
   int slots = 0, places = 0;     // forward-only store and tape, both with the root
   int gradient_slots = 0;
   int leaves = 0;
-  int64_t weights = 0;           // length of the tree's weights, every node padded
+  int64_t weights = 0;  // length of the tree's weights, every node padded
   int64_t cost = 0;
 };
 
 class Program {
  public:
-  Program(Arrays arrays, int rows, int variables, int kinds) : rows(rows), kinds(kinds) {
+  Program(IntegerArrays arrays, int rows, int variables, int kinds) : rows(rows), kinds(kinds) {
     EXPECT(rows >= 1, "rows >= 1", rows);
     EXPECT(variables >= 0, "variables >= 0", variables);
     children = std::move(arrays.children);
@@ -49,7 +49,7 @@ class Program {
   }
 
   int rows, kinds;
-  int max_children = 1, max_columns = 1, max_size = 1;  // max_columns of dense leaves, max_size of all leaves
+  int max_children = 1, max_columns = 1;  // max_columns of dense leaves
   std::vector<Tree> trees;
   std::vector<Node> nodes;
   std::vector<int32_t> children, dense_ptr, categories;
@@ -66,7 +66,7 @@ class Program {
       EXPECT(pointers[i] >= pointers[i - 1], name + " that never decreases", pointers[i]);
   }
 
-  void check_lengths(const Arrays& a) const {
+  void check_lengths(const IntegerArrays& a) const {
     size_t count = a.tree_ptr.back();
     for (auto* array : {&a.type, &a.variable, &a.size, &a.kind, &a.sector, &a.slot})
       EXPECT(array->size() == count, "one entry per node (" + std::to_string(count) + ")", array->size());
@@ -74,7 +74,7 @@ class Program {
     EXPECT(children.size() == size_t(a.child_ptr.back()), "children of length child_ptr[-1]", children.size());
   }
 
-  void read_nodes(const Arrays& a) {
+  void read_nodes(const IntegerArrays& a) {
     nodes.resize(a.type.size());
     for (size_t u = 0; u < nodes.size(); ++u) {
       Node& node = nodes[u];
@@ -98,15 +98,17 @@ class Program {
     EXPECT(node.type == CATEGORICAL || node.type == DENSE, "node type 0, 1 or 2", node.type);
     EXPECT(node.children == 0, "a leaf without children", node.children);
     EXPECT(node.columns >= 1, "a leaf with columns", node.columns);
-    max_size = std::max(max_size, node.columns);
     if (node.type == CATEGORICAL) {
-      EXPECT(node.variable >= 0 && node.variable < int(categories.size()), "a variable below " + std::to_string(categories.size()), node.variable);
+      EXPECT(node.variable >= 0 && node.variable < int(categories.size()),
+             "a variable below " + std::to_string(categories.size()), node.variable);
       int& known = categories[node.variable];
-      EXPECT(known == 0 || known == node.columns, std::to_string(known) + " categories for variable " + std::to_string(node.variable), node.columns);
+      EXPECT(known == 0 || known == node.columns,
+             std::to_string(known) + " categories for variable " + std::to_string(node.variable), node.columns);
       known = node.columns;
     } else {
       int count = int(dense_ptr.size()) - 1;
-      EXPECT(node.variable >= 0 && node.variable < count, "a dense variable below " + std::to_string(count), node.variable);
+      EXPECT(node.variable >= 0 && node.variable < count, "a dense variable below " + std::to_string(count),
+             node.variable);
       int columns = dense_ptr[node.variable + 1] - dense_ptr[node.variable];
       EXPECT(node.columns == columns, std::to_string(columns) + " columns (dense_ptr)", node.columns);
       max_columns = std::max(max_columns, columns);
@@ -132,7 +134,10 @@ class Program {
       if (node.type == INNER && !root) occupy_slot(node, u, owner);
     }
     for (int64_t u = 0; u + 1 < tree.nodes; ++u)
-      EXPECT(parent[u] >= 0, "a parent for every node but the root: node " + std::to_string(u) + " of tree " + std::to_string(trees.size()), parent[u]);
+      EXPECT(parent[u] >= 0,
+             "a parent for every node but the root: node " + std::to_string(u) + " of tree " +
+                 std::to_string(trees.size()),
+             parent[u]);
     assign_gradient_slots(tree);
     tree.slots = int(owner.size()) + 1;
     nodes[last - 1].slot = int(owner.size());
@@ -157,7 +162,8 @@ class Program {
     }
   }
 
-  void consume_children(const Node& node, int64_t first, int64_t u, std::vector<int32_t>& parent, std::vector<int32_t>& owner) const {
+  void consume_children(const Node& node, int64_t first, int64_t u, std::vector<int32_t>& parent,
+                        std::vector<int32_t>& owner) const {
     for (int i = 0; i < node.children; ++i) {
       int32_t child = children[node.first_child + i];
       EXPECT(child >= 0 && child < u, "children before node " + std::to_string(u), child);
@@ -165,7 +171,8 @@ class Program {
       parent[child] = int32_t(u);
       const Node& other = nodes[first + child];
       if (other.type != INNER) continue;
-      EXPECT(owner[other.slot] == child, "slot " + std::to_string(other.slot) + " to hold node " + std::to_string(child), owner[other.slot]);
+      EXPECT(owner[other.slot] == child,
+             "slot " + std::to_string(other.slot) + " to hold node " + std::to_string(child), owner[other.slot]);
       owner[other.slot] = -1;
     }
   }

@@ -1,0 +1,112 @@
+// What the arithmetic knows of a tree and of a block of samples, and the table of functions that it consists of.
+#pragma once
+#include <cstdint>
+
+namespace hyperspn {
+
+enum NodeType : int32_t { CATEGORICAL = 0, DENSE = 1, INNER = 2 };
+
+struct Node {
+  int32_t type, variable, rows, columns, kind, sector;
+  int32_t slot, place;  // where the values live without and with a tape
+  int32_t gradient_slot;
+  int32_t first_child, children;  // range in Program::children
+  int64_t weight;                 // where its weights begin among those of the tree
+};
+
+template <class Real>
+struct Format;
+template <>
+struct Format<float> {
+  using Integer = int32_t;
+  static constexpr int mantissa = 23, bias = 127;
+  static constexpr int unit = 40;   // values are scaled to [2^unit, 2^(unit+1))
+  static constexpr int seed = 8;    // gradients are multiplied by 2^seed
+  static constexpr int tame = -55;  // log2 of the smallest weight with which products of two lose nothing
+};
+template <>
+struct Format<double> {
+  using Integer = int64_t;
+  static constexpr int mantissa = 52, bias = 1023;
+  static constexpr int unit = 300, seed = 30, tame = -400;
+};
+
+// Some samples of one tree, in rows: a place has K rows of values, one of scales and one of losses.
+template <class Real>
+struct Block {
+  const Node* nodes;  // of the tree
+  int64_t node_count;
+  const int32_t* children;
+  int rows, vectors, max_columns;  // rows K; a row is `vectors` vectors of samples
+
+  const Real* weights;  // normalized; those of a node begin at Node::weight - weights_begin
+  Real* weight_gradient;
+  int64_t weights_begin;
+
+  const void* codes;  // (variables, row_length)
+  int code_bytes;
+  const unsigned char* missing;  // per variable: whether any code is -1
+  const Real* dense;             // (dense rows, row_length)
+  Real* dense_gradient;
+  const int32_t* dense_ptr;
+  int64_t row_length, first, valid;  // the block's first sample in a row, and its number of samples
+
+  bool tape;
+  bool risky;  // whether values may be too small for Real
+  Real* places;
+  Real* gradients;                            // per gradient slot K rows; the root's slot is 0
+  typename Format<Real>::Integer* exponents;  // per sample: value = root * 2^(exponent - unit * leaves)
+  Real* scratch;
+  Real gradient_unit;  // gradients are multiplied by this power of two
+};
+
+// Linear layers with ReLU between them: layer l maps widths[l] to widths[l + 1] values.
+template <class Real>
+struct Layers {
+  int count;
+  const int* widths;
+  const Real *const *weights, *const *biases;  // (widths[l + 1], widths[l]) and (widths[l + 1])
+};
+
+// Linear space in either precision on each instruction set, or log space: the walk over the trees is the same.
+template <class Real>
+struct Arithmetic {
+  int lanes, vector_multiple;
+  // Softmax of the rows of logits, of which `readable` numbers can be read. Returns the smallest weight, or -1 if a
+  // row has NaN, +inf or nothing finite.
+  Real (*normalize)(const Real* logits, int64_t readable, int64_t stride, int rows, int columns, Real* weights);
+  // Turns log-likelihoods into what `Block::dense` holds.
+  void (*likelihoods)(Real* x, int64_t count);
+  // Nodes [first, last), and the same in reverse.
+  void (*forward)(const Block<Real>&, int64_t first, int64_t last);
+  void (*backward)(const Block<Real>&, int64_t first, int64_t last);
+  // The log-values at the root of a tree of that many leaves; flags the samples that this arithmetic is too small for.
+  void (*values)(const Block<Real>&, int leaves, Real* values, unsigned char* flagged);
+  // Puts the gradient at the root in its place: 0 for flagged samples.
+  void (*seed)(const Block<Real>&, const Real* seeds, const unsigned char* flagged);
+  // From the gradient of a node's weights to F = w dL/dw, or to the gradient of the logits, F - w rowsum(F).
+  void (*finish)(const Node&, const Real* weights, const Real* gradient, Real gradient_unit, bool as_flows, Real* out,
+                 int64_t stride);
+  // Rows [first, last), at most `network_vectors` vectors; `parameters` are the gradients of all weights and biases,
+  // layer by layer.
+  void (*network_forward)(const Layers<Real>&, const Real* in, int64_t first, int64_t last, Real* out, Real* scratch);
+  void (*network_backward)(const Layers<Real>&, const Real* in, const Real* gradient, int64_t first, int64_t last,
+                           Real* in_gradient, Real* parameters, Real* scratch);
+};
+
+template <class Real>
+const Arithmetic<Real>& linear_space();  // on the instruction set in use
+extern const Arithmetic<double> log_space;
+
+constexpr int network_vectors = 8;
+constexpr int weight_slack = 16;  // numbers that may be read beyond the last weight
+
+// Rows of a place: values, scale, loss.
+inline int64_t place_rows(int rows) { return int64_t(rows) + 2; }
+
+// Rows of scratch that a block needs.
+inline int64_t scratch_rows(int rows, int max_children, int max_columns) {
+  return 5 * int64_t(rows) + 2 * int64_t(max_columns) + 4 + max_children * place_rows(rows);
+}
+
+}  // namespace hyperspn

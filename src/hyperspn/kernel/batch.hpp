@@ -1,0 +1,92 @@
+// What goes into a forest and what comes out: samples, unnormalized weights, gradients.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "blocks.hpp"
+#include "threads.hpp"
+
+namespace hyperspn {
+
+// One kind of sectors: (count, rows, columns), sector `base` first.
+template <class Number>
+struct Sectors {
+  Number* data;
+  int64_t count, rows, columns, base;
+  Number* at(const Node& node) const { return data + (node.sector - base) * rows * columns; }
+  int64_t readable(const Node& node) const { return (count - (node.sector - base)) * rows * columns; }
+};
+
+template <class In>
+using Logits = std::vector<Sectors<const In>>;  // per kind
+
+template <class In>
+struct Gradients {
+  std::vector<Sectors<In>> sectors;  // like the logits, zero where nothing is added
+  In* dense;                         // (dense rows, samples)
+};
+
+template <class In>
+void check_sector(const Node& node, const Logits<In>& logits) {
+  const auto& kind = logits[node.kind];
+  auto of_kind = [&] { return " of kind " + std::to_string(node.kind); };
+  EXPECT(node.sector >= kind.base && node.sector - kind.base < kind.count,
+         "one of " + std::to_string(kind.count) + " sectors" + of_kind() + " from " + std::to_string(kind.base),
+         node.sector);
+  EXPECT(node.rows <= kind.rows && node.columns <= kind.columns,
+         "logits" + of_kind() + " with at least " + std::to_string(node.rows) + " rows and " +
+             std::to_string(node.columns) + " columns, rows x columns",
+         kind.rows * kind.columns);
+}
+
+// The samples, checked once: categories as codes, of which -1 is a missing one, and log-likelihoods of all other
+// leaves.
+template <class In>
+class Batch {
+ public:
+  Batch(const Program& program, const void* codes, int code_bytes, const In* log_likelihoods, int64_t samples,
+        int threads)
+      : program(program),
+        codes(codes),
+        code_bytes(code_bytes),
+        log_likelihoods(log_likelihoods),
+        samples(samples),
+        missing(program.categories.size()),
+        likelihoods(log_likelihoods ? program.dense_rows() * samples : 0) {
+    if (code_bytes == 1)
+      check_codes(static_cast<const int8_t*>(codes));
+    else
+      check_codes(static_cast<const int32_t*>(codes));
+    const int64_t size = likelihoods.size;
+    if (size == 0) return;
+    run_threads(threads, [&](int thread) {
+      const int64_t first = size * thread / threads, last = size * (thread + 1) / threads;
+      std::copy(log_likelihoods + first, log_likelihoods + last, likelihoods.get() + first);
+      linear_space<In>().likelihoods(likelihoods.get() + first, last - first);
+    });
+  }
+
+  const Program& program;
+  const void* const codes;  // (variables, samples)
+  const int code_bytes;
+  const In* const log_likelihoods;  // (dense rows, samples)
+  const int64_t samples;
+  std::vector<unsigned char> missing;  // per variable: whether any code is -1
+  Buffer<In> likelihoods;              // as linear space takes them
+
+ private:
+  template <class Code>
+  void check_codes(const Code* row) {
+    for (size_t v = 0; v < program.categories.size(); ++v, row += samples) {
+      if (program.categories[v] == 0) continue;
+      auto where = [&] { return " in variable " + std::to_string(v); };
+      Code low = 0, high = 0;
+      for (int64_t s = 0; s < samples; ++s) low = std::min(low, row[s]), high = std::max(high, row[s]);
+      EXPECT(low >= -1, "codes from -1" + where(), low);
+      EXPECT(high < program.categories[v], "codes below " + std::to_string(program.categories[v]) + where(), high);
+      missing[v] = low < 0;
+    }
+  }
+};
+
+}  // namespace hyperspn

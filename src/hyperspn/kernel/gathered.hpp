@@ -1,0 +1,62 @@
+// Samples that are picked out of a batch.
+#pragma once
+#include "batch.hpp"
+#include "tasks.hpp"
+
+namespace hyperspn {
+
+// Some samples of a batch in rows of their own, for those leaves that belong to a part of a tree.
+template <class Real>
+struct Gathered {
+  Buffer<char> codes;
+  Buffer<Real> dense, dense_gradient;
+
+  Gathered() = default;
+  Gathered(const Program& program, int64_t width)
+      : codes(int64_t(program.categories.size()) * width * 4),
+        dense(program.dense_rows() * width),
+        dense_gradient(program.dense_rows() * width) {}
+
+  template <class In>
+  void read(const Batch<In>& batch, const Arithmetic<Real>& arithmetic, const Task& task, int64_t first, Part part,
+            int64_t width, Block<Real>& b) {
+    for (int64_t u = part.first; u < part.last; ++u) {
+      const Node& node = b.nodes[u];
+      if (node.type == CATEGORICAL && batch.code_bytes == 1) read_codes<int8_t>(batch, task, first, node, width, b);
+      if (node.type == CATEGORICAL && batch.code_bytes == 4) read_codes<int32_t>(batch, task, first, node, width, b);
+      if (node.type != DENSE) continue;
+      for (int row = b.dense_ptr[node.variable]; row < b.dense_ptr[node.variable + 1]; ++row) {
+        Real* out = dense.get() + row * width;
+        const In* in = batch.log_likelihoods + row * batch.samples;
+        for (int64_t i = 0; i < b.valid; ++i) out[i] = Real(in[task.sample(first + i)]);
+        arithmetic.likelihoods(out, b.valid);
+        std::fill_n(dense_gradient.get() + row * width, b.valid, Real(0));
+      }
+    }
+    b.codes = codes.get(), b.dense = dense.get(), b.dense_gradient = dense_gradient.get();
+    b.row_length = width, b.first = 0;
+  }
+
+  // Adds the gradients of the likelihoods to those of the batch.
+  template <class In>
+  void write(const Batch<In>& batch, const Task& task, int64_t first, Part part, const Block<Real>& b, In* out) const {
+    for (int64_t u = part.first; u < part.last; ++u) {
+      const Node& node = b.nodes[u];
+      if (node.type != DENSE) continue;
+      for (int row = b.dense_ptr[node.variable]; row < b.dense_ptr[node.variable + 1]; ++row)
+        for (int64_t i = 0; i < b.valid; ++i)
+          out[row * batch.samples + task.sample(first + i)] += In(b.dense_gradient[row * b.row_length + i]);
+    }
+  }
+
+ private:
+  template <class Code, class In>
+  void read_codes(const Batch<In>& batch, const Task& task, int64_t first, const Node& node, int64_t width,
+                  const Block<Real>& b) {
+    const Code* in = static_cast<const Code*>(batch.codes) + node.variable * batch.samples;
+    Code* out = reinterpret_cast<Code*>(codes.get()) + node.variable * width;
+    for (int64_t i = 0; i < b.valid; ++i) out[i] = in[task.sample(first + i)];
+  }
+};
+
+}  // namespace hyperspn

@@ -1,0 +1,68 @@
+#include "instruction_set.hpp"
+
+#include <cstdlib>
+#include <stdexcept>
+
+#include "arithmetic.hpp"
+
+namespace hyperspn {
+
+#define DECLARE(isa)                            \
+  namespace isa {                               \
+  extern const Arithmetic<float> float_table;   \
+  extern const Arithmetic<double> double_table; \
+  }
+DECLARE(baseline)
+#ifdef HYPERSPN_X86
+DECLARE(avx2)
+DECLARE(avx512)
+#endif
+
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+#ifdef HYPERSPN_X86
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  if (avx2 && avx512) names.push_back("avx512");
+  if (avx2) names.push_back("avx2");
+#endif
+  names.push_back("baseline");
+  return names;
+}
+
+static std::string choose() {
+  const std::vector<std::string> names = instruction_sets();
+  const char* forced = std::getenv("HYPERSPN_ISA");
+  if (!forced || !*forced) return names[0];
+  std::string all;
+  for (const auto& name : names) {
+    if (name == forced) return name;
+    all += (all.empty() ? "" : ", ") + name;
+  }
+  throw std::invalid_argument("expected HYPERSPN_ISA to be one of " + all + ", found " + forced);
+}
+
+const std::string& instruction_set() {
+  static const std::string name = choose();
+  return name;
+}
+
+#ifdef HYPERSPN_X86
+#define CHOOSE(table) \
+  (instruction_set() == "avx512" ? avx512::table : instruction_set() == "avx2" ? avx2::table : baseline::table)
+#else
+#define CHOOSE(table) baseline::table
+#endif
+
+template <>
+const Arithmetic<float>& linear_space<float>() {
+  return CHOOSE(float_table);
+}
+template <>
+const Arithmetic<double>& linear_space<double>() {
+  return CHOOSE(double_table);
+}
+
+}  // namespace hyperspn
