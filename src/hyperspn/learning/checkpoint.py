@@ -217,6 +217,8 @@ def _checked_state(state: Any, optimizer: Learner) -> dict[str, Any]:
             raise ValueError("expected the moments of the parameters")
         if not all(value.is_floating_point() and value.isfinite().all() for value in entry.values()):
             raise ValueError("expected finite moments")
+        if entry["step"] < 1 or (entry["exp_avg_sq"] < 0).any():
+            raise ValueError("expected steps and squares")
     return {**present, "state": state["state"]}
 
 
