@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+from zipfile import ZIP_DEFLATED, ZipFile
+
 import numpy as np
 import pytest
 import torch
@@ -112,18 +114,25 @@ def killed_when(folder, ready, pause=0.0):
     return process.returncode != 0
 
 
+def ended_process():
+    """The number of a process that is no more."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
 def test_a_killed_run_resumes_and_ends_with_the_same_numbers(uninterrupted, tmp_path):
     def lines():
         path = tmp_path / "log.jsonl"
         return len(path.read_text().splitlines()) if path.exists() else 0
 
-    draft = tmp_path / "checkpoint.pt.tmp"
     kills = [
         killed_when(tmp_path, lambda: lines() >= 1),
         killed_when(tmp_path, lambda: lines() >= 4, pause=0.06),
-        killed_when(tmp_path, lambda: lines() >= 6 and draft.exists()),
+        killed_when(tmp_path, lambda: lines() >= 6 and any(tmp_path.glob("checkpoint.pt.*.tmp"))),
     ]
     assert all(kills)
+    (tmp_path / f"log.jsonl.{ended_process()}.tmp").write_text("half a line")
     (tmp_path / "log.jsonl").write_text((tmp_path / "log.jsonl").read_text() + '{"step": 9')
     assert not killed_when(tmp_path, lambda: False)
     model, history, folder = uninterrupted
@@ -144,7 +153,7 @@ def test_only_one_process_trains_in_a_folder(uninterrupted, tmp_path):
             assert process.poll() is None
             time.sleep(0.001)
         process.send_signal(signal.SIGSTOP)
-        with pytest.raises(ValueError, match=f"found another process training in {tmp_path}"):
+        with pytest.raises(ValueError, match=f"another process is training in {tmp_path}"):
             run(circuit(), tmp_path)
     finally:
         process.kill()
@@ -279,6 +288,33 @@ def test_another_circuit_is_refused(uninterrupted, other):
         run(other(), uninterrupted[2])
 
 
+def noted(**notes):
+    model = circuit()
+    model.notes = notes
+    return model
+
+
+def columns(*names, categories=("no", "yes")):
+    return {"columns": [{"name": name, "categories": list(categories), "mean": float("nan")} for name in names]}
+
+
+@pytest.mark.parametrize(
+    ("notes", "message"),
+    [
+        ({"schema": columns("a", "c")}, "found schema columns 2 name c instead of b: choose another folder"),
+        ({"schema": columns("a", "b", categories=["no", "oh"])}, "schema columns 1 categories 2 oh instead of yes"),
+        ({"schema": columns("a")}, r"schema columns \[.*\] instead of \[.*\.\.\.: choose"),
+        ({"names": ["a", "b"]}, r"found schema None instead of .*, notes .* instead of None"),
+    ],
+)
+def test_a_run_of_another_table_is_refused(tmp_path, notes, message):
+    """The same codes may mean other categories of other columns."""
+    run(noted(schema=columns("a", "b"), data="a.csv"), tmp_path, steps=2)
+    with pytest.raises(ValueError, match=message):
+        run(noted(**notes), tmp_path, steps=2)
+    run(noted(schema=columns("a", "b"), data="moved/a.csv"), tmp_path, steps=2)
+
+
 class Harmful:
     def __reduce__(self):
         return os.abort, ()
@@ -300,6 +336,62 @@ def test_damaged_and_foreign_checkpoints(uninterrupted, tmp_path):
         torch.save(content, path)
         with pytest.raises(ValueError, match="damaged or foreign"):
             run(circuit(), tmp_path)
+
+
+def put(content, *place_and_value):
+    *place, last, value = place_and_value
+    for key in place:
+        content = content[key]
+    content[last] = value
+
+
+@pytest.mark.parametrize(
+    "place_and_value",
+    [
+        ("arguments", 3),
+        ("arguments", "steps", torch.zeros(3)),
+        ("version", torch.ones(2)),
+        ("evaluations", []),
+        ("evaluations", {"step": 3}),
+        ("evaluations", 0, "step", 10**9),
+        ("evaluations", 0, "step", "0"),
+        ("evaluations", 1, "valid", None),
+        ("evaluations", 1, "train", float("nan")),
+        ("evaluations", 1, "seconds", None),
+        ("model", {}),
+        ("model", "mixture", torch.zeros(5)),
+        ("model", "mixture", torch.full((4,), torch.inf)),
+        ("model", "mixture", torch.zeros(4, dtype=torch.float64)),
+        ("best", "mixture", torch.full((4,), torch.nan)),
+        ("best", "mixture", None),
+        ("optimizer", {}),
+        ("optimizer", "state", {0: {}}),
+        ("optimizer", "state", 99, {}),
+        ("optimizer", "state", "0", {}),
+        ("optimizer", "state", 0, "exp_avg", torch.zeros(1)),
+        ("optimizer", "state", 0, "exp_avg_sq", None),
+        ("optimizer", "state", 0, "step", torch.tensor(torch.nan)),
+    ],
+)
+def test_inconsistent_checkpoints_are_refused(uninterrupted, tmp_path, place_and_value):
+    content = torch.load(uninterrupted[2] / "checkpoint.pt", weights_only=True)
+    put(content, *place_and_value)
+    torch.save(content, tmp_path / "checkpoint.pt")
+    model = circuit()
+    with pytest.raises(ValueError, match=r"damaged or foreign file at .*checkpoint.pt: remove it"):
+        run(model, tmp_path)
+    assert same_parameters(model, circuit())
+
+
+def test_a_checkpoint_that_was_compressed_is_refused(uninterrupted, tmp_path):
+    with (
+        ZipFile(uninterrupted[2] / "checkpoint.pt") as whole,
+        ZipFile(tmp_path / "checkpoint.pt", "w", ZIP_DEFLATED) as packed,
+    ):
+        for part in whole.infolist():
+            packed.writestr(part.filename, whole.read(part))
+    with pytest.raises(ValueError, match="damaged or foreign"):
+        run(circuit(), tmp_path)
 
 
 def test_a_newer_checkpoint_is_refused(uninterrupted, tmp_path):

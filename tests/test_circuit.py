@@ -255,6 +255,14 @@ def test_a_huge_layer_of_factored_weights_is_refused(tmp_path):
         hyperspn.load(tmp_path / "model")
 
 
+@pytest.mark.parametrize("layer_size", [30_000, 2**62, 2**63 - 1, 10**30])
+def test_a_huge_layer_of_outer_products_is_refused(tmp_path, layer_size):
+    EiNet(STRUCTURES["grid"], 2, Gaussian(2)).save(tmp_path / "model")
+    rewrite(tmp_path / "model", put("layer_size", layer_size))
+    with pytest.raises(ValueError, match="expected sectors for"):
+        hyperspn.load(tmp_path / "model")
+
+
 def test_weights_that_em_has_made_zero_are_saved_and_loaded(tmp_path):
     circuit = SPN(4, 2, 2)
     rows = torch.tensor([[0, 0, 1, 1]] * 3)

@@ -106,11 +106,20 @@ def test_the_search_returns_the_best_of_all_rounds():
     assert search(recipes, train, valid, **options).history.best_valid == max(parts)
 
 
-def test_the_search_does_not_replace_another_run(tmp_path):
-    recipes = {name: Recipe(layer_size=size, replicas=1) for name, size in (("a", 1), ("b", 2))}
-    options = {"folder": tmp_path, "steps": 4, "progress": False}
-    search({"a": recipes["a"]}, pairs(50), pairs(50, 1), seed=3, **options)
-    before = (tmp_path / "model.safetensors").read_bytes()
-    with pytest.raises(ValueError, match=r"found another run in .*: choose another folder"):
-        search(recipes, pairs(50), pairs(50, 1), **options)
-    assert (tmp_path / "model.safetensors").read_bytes() == before
+def test_a_search_over_another_run_is_refused_before_it_trains(tmp_path, monkeypatch):
+    recipes = {name: Recipe(layer_size=size, replicas=1) for name, size in (("a", 1), ("b", 2), ("c", 3))}
+    options = {"steps": 4, "progress": False}
+    folders = {names: tmp_path / names for names in ("a", "ab", "abc")}
+    for names, folder in folders.items():
+        chosen = {name: recipes[name] for name in names}
+        search(chosen, pairs(50), pairs(50, 1), folder=folder, **options)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.setattr(Recipe, "train", None)
+    for names in ("a", "abc"):
+        two = {name: recipes[name] for name in "ab"}
+        with pytest.raises(ValueError, match=rf"there is another run in {folders[names]}: choose another folder"):
+            search(two, pairs(50), pairs(50, 1), folder=folders[names], **options)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="found train"):
+        search(recipes, pairs(50, 2), pairs(50, 1), folder=folders["abc"], **options)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

@@ -6,7 +6,8 @@ import json
 import os
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import IO
 
@@ -23,10 +24,14 @@ def write(path: str | os.PathLike[str], content: bytes | memoryview) -> None:
 
 @contextmanager
 def draft(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file to write into, beside its place; at the end it is on the disk, and moves into its place."""
+    """A file to write into, beside its place; at the end it is on the disk, and moves into its place.
+
+    Drafts that processes left when they were killed are removed.
+    """
     path = Path(path)
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
+        _remove_drafts(path)
         with open(beside, "wb") as file:
             yield file
             file.flush()
@@ -36,6 +41,27 @@ def draft(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _remove_drafts(path: Path) -> None:
+    """Removes the drafts of a file whose processes are no more."""
+    for beside in path.parent.glob(f"{escape(path.name)}.*.tmp"):
+        process = beside.name.removeprefix(f"{path.name}.").removesuffix(".tmp")
+        if process.isdecimal() and not _is_running(int(process)):
+            with suppress(OSError):
+                beside.unlink()
+
+
+def _is_running(process: int) -> bool:
+    if os.name == "nt":  # where an open file cannot be removed anyway
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
 
 
 def tensors_to_bytes(arrays: Mapping[str, ndarray], metadata: Mapping[str, str] | None = None) -> bytes:

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from safetensors import safe_open
 from torch import Tensor
 
+from ..checks import whole
 from ..leaves import Binomial, Categorical, Gaussian, Histogram, LeafFamily, Leaves, Numeric
 from ..structures import RegionGraph
 from ..weights import DirectWeights, FactoredWeights, HyperWeights, Sectors, WeightSource
@@ -32,7 +34,7 @@ CLASSES: tuple[Class, ...] = (
     FactoredWeights,
 )
 MIXTURE = "mixture.safetensors"
-WEIGHTS_PER_PARAMETER = 1000  # of one replica with `FactoredWeights`, which number them all
+LARGEST_RATIO = 1000  # of sectors, or of a replica's weights where these are numbered, to the numbers in the file
 
 
 def load(path: str | os.PathLike[str], engine: str = "auto", classes: Sequence[Class] = ()) -> Circuit:
@@ -112,9 +114,19 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], known: dict[str
     structure = RegionGraph(config["num_variables"], **arrays, spare_sectors=config["spare_sectors"])
     distinct = [_named(known, family) for family in config["leaves"]]
     families = [distinct[index] for index in tensors.pop("leaves.family_of").tolist()]
-    widths = [family.width for family in families]
-    sectors = Sectors(structure, config["layer_size"], widths, config.get("product", "elementwise"))
-    _check_size(config["weights"], sectors, tensors)
+    widths, layer_size, product = (
+        [f.width for f in families],
+        config["layer_size"],
+        config.get("product", "elementwise"),
+    )
+    stored = sum(value.numel() for value in tensors.values())
+    _check_num_sectors(structure, layer_size, product, stored)
+    sectors = Sectors(structure, layer_size, widths, product)
+    if len(config["weights"].get("hidden", ())) > len(tensors):
+        raise ValueError(f"expected a network of {len(tensors)} parameters, found more layers")
+    weights = sectors.num_weights / len(structure.roots)
+    if config["weights"]["name"] == FactoredWeights.__name__ and weights > LARGEST_RATIO * stored:
+        raise ValueError(f"expected weights for {stored} parameters, found {weights:.0f} in a replica")
     with torch.device("meta"):
         circuit = Circuit(sectors, Leaves(families), _named(known, config["weights"], sectors), engine)
     expected = {name: tuple(value.shape) for name, value in circuit.state_dict().items()}
@@ -131,17 +143,18 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], known: dict[str
 
 def _named(known: dict[str, Class], config: dict[str, Any], *arguments: Any) -> Any:
     options = dict(config)
+    if any(isinstance(value, int) and value.bit_length() > 62 for value in options.values()):
+        raise ValueError(f"expected numbers that can be computed with, found {options}")
     return known[options.pop("name")](*arguments, **options)
 
 
-def _check_size(config: dict[str, Any], sectors: Sectors, tensors: dict[str, Tensor]) -> None:
-    """Refuses what would need far more time or memory than the file is large."""
-    if len(config.get("hidden", ())) > len(tensors):
-        raise ValueError(f"expected a network of {len(tensors)} parameters, found more layers")
-    stored = sum(value.numel() for value in tensors.values())
-    weights = sectors.num_weights / len(sectors.structure.roots)
-    if config["name"] == FactoredWeights.__name__ and weights > WEIGHTS_PER_PARAMETER * stored:
-        raise ValueError(f"expected weights for {stored} parameters, found {weights:.0f} in a replica")
+def _check_num_sectors(structure: RegionGraph, layer_size: int, product: str, stored: int) -> None:
+    """Refuses outer products of far more sectors than the file has numbers."""
+    rows = np.full(structure.num_regions, float(whole("layer_size", layer_size)))
+    rows[structure.roots] = 1
+    sectors = (rows * np.maximum(structure.partition_counts, 1)).sum() * layer_size
+    if product == "outer" and sectors > LARGEST_RATIO * (stored + len(structure.children)):
+        raise ValueError(f"expected sectors for {stored} parameters, found {sectors:.0f}")
 
 
 def _check_numbers(circuit: Circuit) -> None:

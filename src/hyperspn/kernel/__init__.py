@@ -1,4 +1,4 @@
-"""The compiled C++ kernel, or None where the package was installed without a compiler."""
+"""The compiled C++ kernel, or None where it could not be built or cannot be used."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from torch import Tensor
 kernel: Any = None
 try:
     kernel = import_module("hyperspn._kernel")
-except ImportError:
-    warnings.warn(
-        "hyperspn is installed without its compiled kernel, because no C++ compiler was found: "
-        "everything works, but circuits are evaluated by the slower layered engine",
-        stacklevel=2,
+except ImportError as error:
+    reason = (
+        "has no compiled kernel, because it could not be built: pip install -v shows the errors"
+        if isinstance(error, ModuleNotFoundError) and error.name == "hyperspn._kernel"
+        else f"cannot use its compiled kernel ({error})"
     )
+    warnings.warn(f"hyperspn {reason}; circuits are evaluated by the slower layered engine", stacklevel=2)
 
 
 def array(tensor: Tensor | None) -> Any:

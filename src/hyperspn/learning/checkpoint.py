@@ -6,10 +6,12 @@ import hashlib
 import json
 import os
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
+from math import isfinite
 from pathlib import Path
+from time import sleep
 from typing import Any, Protocol
 from zipfile import ZipFile
 
@@ -17,6 +19,7 @@ import torch
 
 from torch import Tensor
 
+from ..checks import whole
 from ..circuits.circuit import Circuit
 from ..files import write
 
@@ -28,6 +31,8 @@ except ImportError:  # Windows
 CHECKPOINT, LOG, MODEL = "checkpoint.pt", "log.jsonl", "model.safetensors"
 FORMAT = "hyperspn checkpoint"
 FORMAT_VERSION = 1
+SECONDS_TO_END = 3
+LONGEST = 80
 
 Parameters = dict[str, Tensor]
 LogEntry = dict[str, Any]  # step, train, valid, seconds
@@ -64,9 +69,15 @@ class Folder:
             self.model.unlink(missing_ok=True)
             return [], copied(circuit)
         content = read(self.checkpoint, self.arguments)
-        circuit.load_state_dict(content["model"])
-        optimizer.load_state_dict(content["optimizer"])
-        return content["evaluations"], content["best"]
+        try:
+            evaluations = _checked_evaluations(content["evaluations"])
+            model, best = (_checked_parameters(content[name], circuit.state_dict()) for name in ("model", "best"))
+            state = _checked_state(content["optimizer"], optimizer)
+        except Exception as error:
+            raise ValueError(_damaged(self.checkpoint)) from error
+        circuit.load_state_dict(model)
+        optimizer.load_state_dict(state)
+        return evaluations, best
 
     def keep(self, circuit: Circuit, optimizer: Learner, evaluations: list[LogEntry], best: Parameters) -> None:
         """Writes what `resume` reads."""
@@ -93,14 +104,8 @@ class Folder:
             if fcntl is not None:
                 folder = os.open(path, os.O_RDONLY)
                 stack.callback(os.close, folder)
-                try:
-                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise ValueError(
-                        f"expected a folder of its own, found another process training in {path}"
-                    ) from None
-                except OSError:  # a file system without locks
-                    pass
+                if not _lock(folder):
+                    raise ValueError(f"another process is training in {path}: wait for it, or choose another folder")
             yield
 
     def finish(self, circuit: Circuit) -> None:
@@ -109,13 +114,33 @@ class Folder:
             circuit.save(self.model)
 
 
+def _lock(folder: int) -> bool:
+    """Waits a little for the lock of a folder: the workers of a process that was killed need a moment to end."""
+    for wait in (*[0.1] * int(10 * SECONDS_TO_END), 0):
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sleep(wait)
+        except OSError:  # a file system without locks
+            return True
+        else:
+            return True
+    return False
+
+
+def check_search(target: Path, trials: Path, names: Iterable[str]) -> None:
+    """Refuses to search in a folder with a run, unless that is the best of the same trials."""
+    if not (target / CHECKPOINT).exists():
+        return
+    content = (target / CHECKPOINT).read_bytes()
+    checkpoints = list(trials.glob(f"*/*/{CHECKPOINT}"))
+    is_best = any(path.read_bytes() == content for path in checkpoints)
+    if not is_best or {path.parent.name for path in checkpoints} != set(names):
+        raise ValueError(f"there is another run in {target}: choose another folder")
+
+
 def copy_run(source: Path, target: Path) -> None:
-    """Copies the files of a finished run to another folder, unless that has a run of its own: a `ValueError`."""
-    there = target / CHECKPOINT
-    if there.exists() and there.read_bytes() != (source / CHECKPOINT).read_bytes():
-        raise ValueError(
-            f"expected a folder for the run in {source}, found another run in {target}: choose another folder"
-        )
+    """Copies the files of a finished run to another folder."""
     for name in (LOG, MODEL, CHECKPOINT):
         write(target / name, (source / name).read_bytes())
 
@@ -130,23 +155,93 @@ def read(path: Path, arguments: dict[str, Any]) -> dict[str, Any]:
 
     Never runs code from the file. A damaged file, or one of another run, is a `ValueError`.
     """
-    damaged = f"expected a checkpoint, found a damaged or foreign file at {path}: remove it, or choose another folder"
     data = path.read_bytes()
     try:
-        broken = ZipFile(BytesIO(data)).testzip()
-        content = torch.load(BytesIO(data), map_location="cpu", weights_only=True)
+        content = {} if _is_broken(data) else torch.load(BytesIO(data), map_location="cpu", weights_only=True)
+        kind, version, there = content["format"], content["version"], dict(content["arguments"])
+        json.dumps([kind, version, there])  # nothing but numbers and strings
     except Exception as error:
-        raise ValueError(damaged) from error
-    if broken or not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ValueError(damaged)
-    if content["version"] != FORMAT_VERSION:
-        raise ValueError(f"expected format version {FORMAT_VERSION}, found {content['version']} in {path}")
-    there = content["arguments"]
-    others = [name for name in arguments if arguments[name] != there.get(name)]
-    if others:
-        found = ", ".join(f"{name} {arguments[name]} instead of {there.get(name)}" for name in others)
-        raise ValueError(f"expected the arguments of the run in {path.parent}, found {found}: choose another folder")
+        raise ValueError(_damaged(path)) from error
+    if kind != FORMAT:
+        raise ValueError(_damaged(path))
+    if version != FORMAT_VERSION:
+        raise ValueError(f"expected format version {FORMAT_VERSION}, found {version} in {path}")
+    if others := [name for name in arguments if arguments[name] != there.get(name)]:
+        differences = ", ".join(_difference(name, arguments[name], there.get(name)) for name in others)
+        raise ValueError(
+            f"expected the arguments of the run in {path.parent}, found {differences}: choose another folder"
+        )
     return content
+
+
+def _damaged(path: Path) -> str:
+    return f"expected a checkpoint, found a damaged or foreign file at {path}: remove it, or choose another folder"
+
+
+def _is_broken(data: bytes) -> bool:
+    """Whether a file is not the archive that was written, without compression."""
+    archive = ZipFile(BytesIO(data))
+    parts = archive.infolist()
+    is_plain = sum(part.file_size for part in parts) <= len(data) and not any(part.compress_type for part in parts)
+    return not is_plain or archive.testzip() is not None
+
+
+def _checked_evaluations(evaluations: Any) -> list[LogEntry]:
+    for entry in evaluations:
+        numbers = [entry["train"], entry["seconds"], *([] if entry["valid"] is None else [entry["valid"]])]
+        if not all(isinstance(number, float) and isfinite(number) for number in numbers):
+            raise ValueError("expected finite numbers")
+    steps = [whole("step", entry["step"], least=0) for entry in evaluations]
+    if not steps or steps != sorted(set(steps)) or len({entry["valid"] is None for entry in evaluations}) > 1:
+        raise ValueError("expected one evaluation after the other")
+    return list(evaluations)
+
+
+def _checked_parameters(parameters: Any, expected: Parameters) -> Parameters:
+    kinds, shapes = ({name: (t.shape, t.dtype) for name, t in tensors.items()} for tensors in (parameters, expected))
+    if kinds != shapes or not all((value < torch.inf).all() for value in parameters.values()):
+        raise ValueError("expected the parameters of the circuit")
+    return dict(parameters)
+
+
+def _checked_state(state: Any, optimizer: Learner) -> dict[str, Any]:
+    """The state of an optimizer with its present settings, which are those of the run."""
+    present = optimizer.state_dict()
+    if "state" not in present:
+        return present
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]  # type: ignore[attr-defined]
+    for index, entry in state["state"].items():
+        shapes = {name: value.shape for name, value in entry.items()}
+        moment = parameters[whole("index", index, least=0)].shape
+        if shapes != {"step": torch.Size([]), "exp_avg": moment, "exp_avg_sq": moment}:
+            raise ValueError("expected the moments of the parameters")
+        if not all(value.is_floating_point() and value.isfinite().all() for value in entry.values()):
+            raise ValueError("expected finite moments")
+        if entry["step"] < 1 or (entry["exp_avg_sq"] < 0).any():
+            raise ValueError("expected steps and squares")
+    return {**present, "state": state["state"]}
+
+
+def _difference(name: str, value: Any, other: Any) -> str:
+    """The first difference between two values, as deep in them as it can be found."""
+    if isinstance(value, dict) and isinstance(other, dict) and value.keys() == other.keys():
+        key = next(key for key in value if value[key] != other[key])
+        return _difference(f"{name} {key}", value[key], other[key])
+    if isinstance(value, list) and isinstance(other, list) and len(value) == len(other):
+        index = next(index for index, pair in enumerate(zip(value, other, strict=True)) if pair[0] != pair[1])
+        return _difference(f"{name} {index + 1}", value[index], other[index])
+    return f"{name} {_short(value)} instead of {_short(other)}"
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def meaning(circuit: Circuit) -> dict[str, Any]:
+    """What the variables of a circuit mean, as far as its notes say: the schema of a table, or all of them."""
+    notes = json.loads(json.dumps(circuit.notes), parse_constant=str)
+    return {"schema": notes["schema"], "notes": None} if "schema" in notes else {"schema": None, "notes": notes or None}
 
 
 def table_digest(table: Tensor) -> str:

@@ -16,7 +16,7 @@ from ..circuits.models import SPN, HyperSPN, countable
 from ..data import Schema
 from ..leaves import Categorical, LeafFamily, Numeric
 from ..structures import RegionGraph, binary_trees, chow_liu
-from .checkpoint import copy_run
+from .checkpoint import check_search, copy_run
 from .start_from_clusters import start_from_clusters
 from .train import History, fit
 
@@ -221,6 +221,8 @@ def search(
     """
     place = None if folder is None else Path(folder)
     trials = place / "trials" if place and len(recipes) > 1 else None
+    if place and trials:
+        check_search(place, trials, recipes)
     names, found = list(recipes), list[Trained]()
     for label, (part, remaining) in ROUNDS.items():
         if part == 1 or len(names) > remaining:

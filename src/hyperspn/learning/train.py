@@ -23,7 +23,7 @@ from ..circuits.circuit import Circuit
 from ..kernel import rounded_subnormals
 from ..leaves.evidence import Rows, as_tensor
 from ..weights.source import WeightSource
-from .checkpoint import Folder, LogEntry, circuit_digest, copied, table_digest
+from .checkpoint import Folder, LogEntry, circuit_digest, copied, meaning, table_digest
 from .em import EM
 from .regularizers import Dropout, Softening
 
@@ -284,7 +284,7 @@ def _summary(evaluations: list[LogEntry]) -> str:
 
 def _digests(circuit: Circuit, train: Tensor, valid: Tensor | None) -> dict[str, Any]:
     tables = {"train": table_digest(train), "valid": None if valid is None else table_digest(valid)}
-    return {"circuit": circuit_digest(circuit), **tables}
+    return {"circuit": circuit_digest(circuit), **tables, **meaning(circuit)}
 
 
 def _checked(circuit: Circuit, table: Rows, name: str) -> Tensor:

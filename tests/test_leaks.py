@@ -1,0 +1,16 @@
+import subprocess
+import sys
+
+from pathlib import Path
+
+import pytest
+
+LEAKS = Path(__file__).parents[1] / "benchmarks" / "leaks.py"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory cannot be measured")
+def test_queries_leave_no_memory_behind():
+    command = [sys.executable, LEAKS, "--calls", "500", "--circuit", "native"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == 9
