@@ -15,7 +15,15 @@ TIMES = [START + timedelta(days=37 * i, hours=5 * i, minutes=13 * i, seconds=7 *
     "pattern",
     [
         *("%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%m-%d-%Y", "%d %b %Y", "%d-%b-%Y", "%b %d, %Y"),
-        *("%B %d, %Y", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%m/%d/%Y %I:%M %p", "%H:%M", "%H:%M:%S"),
+        *(
+            "%B %d, %Y",
+            "%Y-%m-%d %H:%M",
+            "%Y-%m-%d %H:%M:%S",
+            "%Y-%m-%dT%H:%M:%S",
+            "%m/%d/%Y %I:%M %p",
+            "%H:%M",
+            "%H:%M:%S",
+        ),
     ],
 )
 def test_formats(pattern):
@@ -130,9 +138,7 @@ def test_dates_that_do_not_fit():
     notes = []
     found = column.encode(pa.chunked_array([["2020-01-03", "2020-02-30", "03.01.2020", None]]), notes=notes)
     np.testing.assert_array_equal(found, [18264, np.nan, np.nan, np.nan])
-    assert notes == [
-        "column 'a': unknown values in 2 cells, like '2020-02-30' in row 2, count as missing"
-    ]
+    assert notes == ["column 'a': unknown values in 2 cells, like '2020-02-30' in row 2, count as missing"]
     assert column.encode(pa.chunked_array([[date(2020, 1, 3)]]))[0] == 18264
 
 

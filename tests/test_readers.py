@@ -164,7 +164,12 @@ def test_lines_of_json(tmp_path):
 
 @pytest.mark.parametrize(
     ("suffix", "message"),
-    [(".parquet", "a Parquet file"), (".feather", "an Arrow file"), (".arrow", "an Arrow file"), (".jsonl", "lines of JSON")],
+    [
+        (".parquet", "a Parquet file"),
+        (".feather", "an Arrow file"),
+        (".arrow", "an Arrow file"),
+        (".jsonl", "lines of JSON"),
+    ],
 )
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"ARROW1 or something else", b'{"a": 1'])
 def test_damaged_files(tmp_path, suffix, message, content):
@@ -203,7 +208,9 @@ def test_bad_npy(tmp_path, x, message):
         read_table(tmp_path / "table.npy")
 
 
-@pytest.mark.parametrize("content", [b"", b"nothing of the kind", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x01\x00\x10\x00{'descr': '<f8'"])
+@pytest.mark.parametrize(
+    "content", [b"", b"nothing of the kind", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x01\x00\x10\x00{'descr': '<f8'"]
+)
 def test_damaged_npy(tmp_path, content):
     with pytest.raises(ValueError, match=r"table.npy: "):
         read(tmp_path, content, ".npy")
@@ -243,4 +250,10 @@ def test_files_that_are_no_tables(tmp_path):
         read_table(tmp_path / "a.xlsx")
     with pytest.raises(FileNotFoundError, match=r"found no file at .*a.csv"):
         read_table(tmp_path / "a.csv")
-    assert [is_table(name) for name in ("a.csv", "a.CSV.gz", "a.gz", "a.xlsx", "digits")] == [True, True, False, False, False]
+    assert [is_table(name) for name in ("a.csv", "a.CSV.gz", "a.gz", "a.xlsx", "digits")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]

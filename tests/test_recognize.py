@@ -101,7 +101,7 @@ def test_columns_that_are_left_out(values, reason):
     assert schema.names == ("b",)
     assert schema.left_out == (("a", reason),)
     assert f"column 'a' is left out: {reason}" in notes
-    with pytest.raises(ValueError, match=f"column 'a' is not modelled: {reason}"):
+    with pytest.raises(ValueError, match=f"column 'a' is not modeled: {reason}"):
         schema.index("a")
     with pytest.raises(ValueError, match=f"there is no column to model: 'a' has {reason}"):
         recognize(pa.table({"a": values}))
@@ -147,7 +147,10 @@ def test_kinds_of_text_that_are_asked_for():
     assert only(text(*range(100)), kinds={"a": "categorical"}).categories[:3] == ("0", "1", "10")
     assert only(text("a", "a"), kinds={"a": "categorical"}).categories == ("a",)
     assert only(pa.array([1, 2, 300], "date32"), kinds={"a": "categorical"}).categories[0] == "1970-01-02"
-    for kind, message in (("numeric", "expected numbers in column 'a', found 'x'"), ("date", "expected dates in column")):
+    for kind, message in (
+        ("numeric", "expected numbers in column 'a', found 'x'"),
+        ("date", "expected dates in column"),
+    ):
         with pytest.raises(ValueError, match=message):
             only(text("x", "y"), kinds={"a": kind})
     with pytest.raises(ValueError, match="expected column 'a' to be numeric, categorical, date, drop, found 'number'"):
@@ -158,10 +161,8 @@ def test_a_column_that_has_numbers_but_for_a_few_strings():
     notes = []
     column = only(text(*(20 + i % 60 for i in range(500)), "unknown", "unknown", "old"), notes=notes)
     assert column.kind == "categorical"
-    assert notes == [
-        "column 'a' has numbers but for 'unknown' (2 cells), 'old' (1 cell): count them as missing, or they make it a "
-        "column of strings"
-    ]
+    (note,) = notes
+    assert note.startswith("column 'a' has numbers but for 'unknown' (2 cells), 'old' (1 cell): count them as missing")
 
 
 def test_one_word_for_missing_among_ages(tmp_path):
@@ -314,7 +315,11 @@ def test_missing_as_data():
     x = schema.encode(table)
     np.testing.assert_array_equal(x, [[0, 1.5, 0], [1, np.inf, 1], [2, 2.5, 0]])
     assert schema.decode(x).to_pydict() == {"a": ["x", "y", None], "b": [1.5, None, 2.5], "c": ["u", "v", "u"]}
-    assert [column.missing_as_data for column in recognize(table, missing_as_data=["b"]).columns] == [False, True, False]
+    assert [column.missing_as_data for column in recognize(table, missing_as_data=["b"]).columns] == [
+        False,
+        True,
+        False,
+    ]
     notes = []
     unknown = schema.encode(pa.table({"a": ["z"], "c": ["u"]}), notes=notes)
     np.testing.assert_array_equal(unknown, [[np.nan, np.nan, 0]])

@@ -68,7 +68,9 @@ def test_numbers_are_written_back_as_read():
     np.testing.assert_array_equal(schema.encode(other), [[1.5, 3007, 3.03, 1]])
 
 
-@pytest.mark.parametrize("change", [{"decimal": ";"}, {"thousands": "x"}, {"prefix": "x"}, {"suffix": 3}, {"places": -1}])
+@pytest.mark.parametrize(
+    "change", [{"decimal": ";"}, {"thousands": "x"}, {"prefix": "x"}, {"suffix": 3}, {"places": -1}]
+)
 def test_bad_spellings(change):
     with pytest.raises(ValueError, match="expected a way to write numbers"):
         Spelling(**change)
