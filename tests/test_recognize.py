@@ -101,7 +101,7 @@ def test_columns_that_are_left_out(values, reason):
     assert schema.names == ("b",)
     assert schema.left_out == (("a", reason),)
     assert f"column 'a' is left out: {reason}" in notes
-    with pytest.raises(ValueError, match=f"column 'a' is not modelled: {reason}"):
+    with pytest.raises(ValueError, match=f"column 'a' is not modeled: {reason}"):
         schema.index("a")
     with pytest.raises(ValueError, match=f"there is no column to model: 'a' has {reason}"):
         recognize(pa.table({"a": values}))
@@ -161,10 +161,8 @@ def test_a_column_that_has_numbers_but_for_a_few_strings():
     notes = []
     column = only(text(*(20 + i % 60 for i in range(500)), "unknown", "unknown", "old"), notes=notes)
     assert column.kind == "categorical"
-    assert notes == [
-        "column 'a' has numbers but for 'unknown' (2 cells), 'old' (1 cell): "
-        + "count them as missing, or they make it a column of strings"
-    ]
+    (note,) = notes
+    assert note.startswith("column 'a' has numbers but for 'unknown' (2 cells), 'old' (1 cell): count them as missing")
 
 
 def test_one_word_for_missing_among_ages(tmp_path):

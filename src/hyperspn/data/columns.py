@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import counted
-from .dates import UNITS, DateFormat, seconds_of, times_of
+from .arrays import arrow_type, cast, numbers_of, on_levels, spread, to_numpy, truths_of, without_nan
+from .dates import ISO, UNITS, DateFormat, seconds_of, times_of
 from .scales import Scale
 from .spelling import EXACT, Spelling
 
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 MAX_DECIMALS = 8
 SHOWN = 20
 OTHER = "(other)"
-FALSE, TRUE = ("false", "f", "no", "n"), ("true", "t", "yes", "y")
 KINDS = ("categorical", "numeric", "date", "binary", "continuous")
+TYPE = re.compile(
+    r"|string|bool|u?int\d+|halffloat|float|double|decimal\d+\(\d+, -?\d+\)|date32\[day\]|time\d+\[\w+\]|duration\[\w+\]"
+    r"|timestamp\[\w+(, tz=[^\]]+)?\]"
+)
 Category = str | int | float
 
 
@@ -85,7 +89,8 @@ class Column:
             raise ValueError(f"expected decimals 0..{MAX_DECIMALS} of column {self.name!r}, found {self.decimals}")
         if len(self.shares) != len(self.pooled) or not all(_is_finite(share) and share > 0 for share in self.shares):
             raise ValueError(f"expected a share > 0 of each pooled category of column {self.name!r}, found others")
-        if (self.unit in UNITS) != (self.kind == "date") or not isinstance(self.type, str):
+        fits = self.unit in UNITS if self.kind == "date" else self.unit == ""
+        if not fits or not isinstance(self.type, str) or not TYPE.fullmatch(self.type):
             raise ValueError(f"expected a unit of dates and a type of column {self.name!r}, found others")
         if type(self.missing_as_data) is not bool:
             raise ValueError(f"expected missing_as_data True or False, found {self.missing_as_data!r}")
@@ -151,7 +156,7 @@ class Column:
         if self.kind == "date":
             length = UNITS[self.unit]
             if pa.types.is_string(values.type):
-                return _on_levels((self.format or DateFormat("%Y-%m-%d")).parse, values) / length
+                return on_levels(self._seconds, values) / length
             return to_numpy(seconds_of(values)) / length if pa.types.is_temporal(values.type) else numbers_of(values)
         is_boolean = bool(self.categories) and isinstance(self.categories[0], bool)
         numbers = truths_of(values) if is_boolean else numbers_of(values, self.spelling)
@@ -162,6 +167,13 @@ class Column:
                 f"{infinite.argmax() + 1}: drop or fix the column"
             )
         return numbers
+
+    def _seconds(self, text: pa.Array) -> pa.Array:
+        """Dates and times in the column's own format, or as ISO 8601 has them."""
+        import pyarrow.compute as pc
+
+        formats = [*([self.format] if self.format else []), *map(DateFormat, ISO)]
+        return pc.coalesce(*(each.parse(text) for each in formats))
 
     def decode(self, codes: NDArray[np.floating], seed: int | None = None) -> pa.Array:
         """The values that codes or numbers stand for, (rows,), null for NaN and for "missing".
@@ -177,7 +189,7 @@ class Column:
             expected = "a finite number" if self.is_numeric else f"a code 0..{self.size - 1}"
             raise ValueError(f"expected {expected} in column {self.name!r}, found {known[~fits][0]:g}")
         values = self._values(known) if self.is_numeric else self._categories(known.astype(int), seed)
-        return _spread(_cast(values, self.type), ~holes)
+        return spread(cast(values, self.type), ~holes)
 
     def log_shares(self, values: pa.ChunkedArray) -> NDArray[np.float64]:
         """log of the share that each value has of its code, (rows,): 0 but for pooled categories."""
@@ -300,88 +312,6 @@ class Column:
         made = {key: make(**entries[key]) for key, make in nested.items() if entries.get(key) is not None}
         lists = {key: tuple(entries[key]) for key in ("categories", "pooled", "shares") if key in entries}
         return cls(**{"categories": entries["categories"], **entries, **made, **lists})
-
-
-def numbers_of(values: pa.ChunkedArray, spelling: Spelling | None = None) -> NDArray[np.float64]:
-    """Values of any type as numbers, (rows,); NaN for what is missing or none."""
-    import pyarrow as pa
-
-    if pa.types.is_string(values.type):
-        return to_numpy((spelling or Spelling()).parse(values))
-    if pa.types.is_boolean(values.type):
-        values = values.cast(pa.uint8())
-    if pa.types.is_float32(values.type) or pa.types.is_float16(values.type):
-        values = values.cast(pa.string())  # 1.1 and not 1.10000002384
-    return to_numpy(values.cast(pa.float64(), safe=False))
-
-
-def truths_of(values: pa.ChunkedArray) -> NDArray[np.float64]:
-    """Booleans and their usual spellings as 0 and 1, (rows,); NaN for all else."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_boolean(values.type):
-        return numbers_of(values)
-    if not pa.types.is_string(values.type):
-        numbers = numbers_of(values)
-        return np.where(np.isin(numbers, (0, 1)), numbers, nan)
-    places = pc.index_in(pc.utf8_lower(values), value_set=pa.array([*FALSE, *TRUE]))
-    return np.floor(to_numpy(pc.cast(places, pa.float64())) / len(FALSE))
-
-
-def arrow_type(name: str) -> pa.DataType:
-    """The Arrow type of a name like ``timestamp[us, tz=UTC]``."""
-    import pyarrow as pa
-
-    zoned = re.fullmatch(r"timestamp\[(\w+), tz=(.+)\]", name)
-    if zoned:
-        return pa.timestamp(*zoned.groups())
-    decimal = re.fullmatch(r"(decimal\d+)\((\d+), (-?\d+)\)", name)
-    if decimal:
-        return getattr(pa, decimal[1])(int(decimal[2]), int(decimal[3]))
-    return pa.type_for_alias(name)
-
-
-def to_numpy(values: Any) -> NDArray[np.float64]:
-    import pyarrow as pa
-
-    return np.array(values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False))
-
-
-def _on_levels(function: Any, values: pa.ChunkedArray) -> NDArray[np.float64]:
-    """What a function makes of strings: it is called once with each that differs."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    levels = pc.unique(values).drop_null()
-    numbers = np.append(to_numpy(function(levels)), nan)
-    return numbers[to_numpy(pc.fill_null(pc.index_in(values, value_set=levels), pa.scalar(len(levels), pa.int32())))]
-
-
-def without_nan(values: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not pa.types.is_floating(values.type):
-        return values
-    return pc.if_else(pc.is_nan(values), None, values)
-
-
-def _cast(values: pa.Array, name: str) -> pa.Array:
-    """Values in the type of the table, where it can hold them."""
-    import pyarrow as pa
-
-    try:
-        return values.cast(arrow_type(name)) if name else values
-    except pa.ArrowInvalid:
-        return values
-
-
-def _spread(values: pa.Array, known: NDArray[np.bool_]) -> pa.Array:
-    """The known values in their rows, null elsewhere."""
-    import pyarrow as pa
-
-    return values.take(pa.array(np.cumsum(known) - 1, mask=~known))
 
 
 def _check_categories(values: tuple[Any, ...]) -> None:

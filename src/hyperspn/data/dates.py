@@ -21,6 +21,7 @@ DAYS = (
 )
 TIMES = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
 FORMATS = (*DAYS, *(f"{day}{gap}{time}" for day in DAYS for gap in " T" for time in TIMES), *TIMES)
+ISO = ("%Y-%m-%d", *(f"%Y-%m-%d{gap}{time}" for gap in " T" for time in TIMES[:2]), *TIMES[:2])
 LOOKS_LIKE_A_DATE = re.compile(r".*\d[-/.:, T].*\d.*", re.ASCII)
 END = re.compile(r":\d\d(?:\.(?P<fraction>\d{1,6}))?(?P<zone>Z|[+-]\d\d:?\d\d)?$", re.ASCII)
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import counted
-from .columns import Column, numbers_of, without_nan
+from .arrays import numbers_of, to_numpy, without_nan
+from .columns import Column
 from .dates import UNITS, DateFormat, find_formats, seconds_of, unit_of
 from .readers import check_known
 from .scales import Scale, bounds_of
@@ -45,7 +46,7 @@ class Wish:
 
 
 class UnsuitableError(ValueError):
-    """The reason why a column is not modelled."""
+    """The reason why a column is not modeled."""
 
 
 def recognize(
@@ -153,7 +154,7 @@ class _Values:
 
         types = pa.types
         if types.is_temporal(self.values.type):
-            return None if self.wish.kind == "categorical" else self._times(numbers_of_times(self.values))
+            return None if self.wish.kind == "categorical" else self._times(to_numpy(seconds_of(self.values)))
         if self.is_text:
             return self._numbers_of_text()
         numbers = None if types.is_boolean(self.values.type) else self._finite(numbers_of(self.values))
@@ -318,10 +319,6 @@ class _Values:
         shares = counts[rare] / max(1, counts[rare].sum())
         self.facts |= {"kind": "categorical", "categories": tuple(kept), "pooled": tuple(pooled)}
         return Column(**self.facts, shares=tuple(shares.tolist()))
-
-
-def numbers_of_times(values: pa.ChunkedArray) -> NDArray[np.float64]:
-    return np.array(seconds_of(values).to_numpy())
 
 
 def _is_run(numbers: NDArray[np.float64]) -> bool:

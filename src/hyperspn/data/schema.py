@@ -29,7 +29,7 @@ class Schema:
 
     Arguments:
         columns: The columns, in the order of the circuit's variables.
-        left_out: Names of columns that are not modelled, each with the reason.
+        left_out: Names of columns that are not modeled, each with the reason.
 
     Example:
         >>> import pyarrow as pa
@@ -57,7 +57,7 @@ class Schema:
     def index(self, name: str) -> int:
         """The number of a column."""
         if name in dict(self.left_out):
-            raise ValueError(f"column {name!r} is not modelled: {dict(self.left_out)[name]}")
+            raise ValueError(f"column {name!r} is not modeled: {dict(self.left_out)[name]}")
         check_known(name, self.names)
         return self.names.index(name)
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import datasets
-from .columns import Column, numbers_of
+from .arrays import numbers_of
+from .columns import Column
 from .readers import READERS, check_known, is_table, read_table
 from .recognize import recognize
 from .schema import Schema

@@ -8,6 +8,7 @@ import os
 import re
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,13 +99,12 @@ def _write_arrow(tables: Iterable[pa.Table], file: Any, suffix: str, excel_safe:
     import pyarrow as pa
     import pyarrow.parquet
 
-    writer: Any = None
-    for table in tables:
-        if writer is None:
-            make = pyarrow.parquet.ParquetWriter if suffix == ".parquet" else pa.ipc.new_file
-            writer = make(file, table.schema)
-        writer.write_table(table)
-    writer.close()
+    tables = iter(tables)
+    first = next(tables)
+    make = pyarrow.parquet.ParquetWriter if suffix == ".parquet" else pa.ipc.new_file
+    with make(file, first.schema) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)
 
 
 def _write_jsonl(tables: Iterable[pa.Table], file: Any, suffix: str, excel_safe: bool) -> None:

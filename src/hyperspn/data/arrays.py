@@ -1,0 +1,101 @@
+"""Arrow's arrays as arrays of numbers, and back."""
+
+from __future__ import annotations
+
+import re
+
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from numpy.typing import NDArray
+
+from .spelling import Spelling
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FALSE, TRUE = ("false", "f", "no", "n"), ("true", "t", "yes", "y")
+
+
+def numbers_of(values: pa.ChunkedArray, spelling: Spelling | None = None) -> NDArray[np.float64]:
+    """Values of any type as numbers, (rows,); NaN for what is missing or none."""
+    import pyarrow as pa
+
+    if pa.types.is_string(values.type):
+        return to_numpy((spelling or Spelling()).parse(values))
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    if pa.types.is_float32(values.type) or pa.types.is_float16(values.type):
+        values = values.cast(pa.string())  # 1.1 and not 1.10000002384
+    return to_numpy(values.cast(pa.float64(), safe=False))
+
+
+def truths_of(values: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Booleans and their usual spellings as 0 and 1, (rows,); NaN for all else."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_boolean(values.type):
+        return numbers_of(values)
+    if not pa.types.is_string(values.type):
+        numbers = numbers_of(values)
+        return np.where(np.isin(numbers, (0, 1)), numbers, nan)
+    places = pc.index_in(pc.utf8_lower(values), value_set=pa.array([*FALSE, *TRUE]))
+    return np.floor(to_numpy(pc.cast(places, pa.float64())) / len(FALSE))
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """The Arrow type of a name like ``timestamp[us, tz=UTC]``."""
+    import pyarrow as pa
+
+    zoned = re.fullmatch(r"timestamp\[(\w+), tz=(.+)\]", name)
+    if zoned:
+        return pa.timestamp(*zoned.groups())
+    decimal = re.fullmatch(r"(decimal\d+)\((\d+), (-?\d+)\)", name)
+    if decimal:
+        return getattr(pa, decimal[1])(int(decimal[2]), int(decimal[3]))
+    return pa.type_for_alias(name)
+
+
+def to_numpy(values: Any) -> NDArray[np.float64]:
+    import pyarrow as pa
+
+    return np.array(values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False))
+
+
+def on_levels(function: Any, values: pa.ChunkedArray) -> NDArray[np.float64]:
+    """What a function makes of strings: it is called once with each that differs."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    levels = pc.unique(values).drop_null()
+    numbers = np.append(to_numpy(function(levels)), nan)
+    return numbers[to_numpy(pc.fill_null(pc.index_in(values, value_set=levels), pa.scalar(len(levels), pa.int32())))]
+
+
+def without_nan(values: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(values.type):
+        return values
+    return pc.if_else(pc.is_nan(values), None, values)
+
+
+def cast(values: pa.Array, name: str) -> pa.Array:
+    """Values in the type of the table, where it can hold them."""
+    import pyarrow as pa
+
+    try:
+        return values.cast(arrow_type(name)) if name else values
+    except pa.ArrowInvalid:
+        return values
+
+
+def spread(values: pa.Array, known: NDArray[np.bool_]) -> pa.Array:
+    """The known values in their rows, null elsewhere."""
+    import pyarrow as pa
+
+    return values.take(pa.array(np.cumsum(known) - 1, mask=~known))
