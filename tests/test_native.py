@@ -378,7 +378,7 @@ def test_every_instruction_set(isa):
         pytest.skip(f"this machine has no {isa}")
     code = (
         "import torch, test_native as t\n"
-        "from hyperspn.compiled import kernel\n"
+        "from hyperspn.kernel import kernel\n"
         f"assert kernel.instruction_set() == {isa!r}\n"
         "for dtype in (torch.float32, torch.float64):\n"
         "    for k in (3, 5, 12):\n"
