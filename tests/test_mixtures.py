@@ -9,7 +9,8 @@ from worlds import SHARED, agreeing, all_worlds, missing_patterns, sharpened
 
 import hyperspn
 
-from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, Histogram, HyperSPN, Mixture, fit_clusters
+from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, Histogram, HyperSPN, Mixture, Numeric, fit_clusters
+from hyperspn.data.scales import Scale
 from hyperspn.structures import poon_domingos
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -203,6 +204,37 @@ def test_components_that_explain_different_rows_are_completed_exactly():
         best = worlds[p.masked_fill(~allowed, -torch.inf).argmax()]
         assert torch.equal(mixture.most_probable(row[None])[0], best)
         assert mixture.most_probable_bound(row[None]).item() >= p[allowed].max() - 1e-9
+
+
+def test_numbers_of_a_table_and_events():
+    """Whole numbers 0 to 60 with a point mass at 0: all worlds of two columns, in cells of width 1."""
+    generator = np.random.default_rng(0)
+    column = np.where(generator.random(300) < 0.3, 0, generator.gamma(4, 3, 300).round())
+    leaves = [Numeric(Scale.fit(column, lower=0), members=3), Categorical(2)]
+    circuits = [sharpened(SPN(2, 2, 2, leaves=leaves).double(), seed) for seed in range(2)]
+    mixture = Mixture(circuits, torch.tensor([0.3, 0.7]).double())
+    numbers = torch.arange(0.0, 2000)
+    worlds = torch.cartesian_prod(numbers, torch.arange(2.0)).double()
+    p = mixture.log_prob(worlds).exp()
+    assert p.sum().item() == pytest.approx(1, abs=1e-3)
+    nothing = torch.full((1, 2), torch.nan).double()
+    events = [{0: np.array([[-np.inf, 3.5], [9.5, 20.5]])}]
+    inside = (worlds[:, 0] <= 3) | ((worlds[:, 0] >= 10) & (worlds[:, 0] <= 20))
+    assert mixture.log_prob(mixture.read(nothing, events=events)).exp().item() == pytest.approx(p[inside].sum().item())
+    given = worlds[:, 1] == 1
+    row, posterior = torch.tensor([[torch.nan, 1.0]]).double(), p[given] / p[given].sum()
+    assert mixture.moments(row)[0][0, 0].item() == pytest.approx((posterior * worlds[given, 0]).sum().item(), abs=0.2)
+    assert mixture.impute(row)[0, 0] == mixture.moments(row)[0][0, 0].round()
+    drawn = mixture.sample_given(mixture.read(nothing, events=events), n=500)[0, :, 0]
+    assert ((drawn <= 3) | ((drawn >= 10) & (drawn <= 20))).all()
+    assert (drawn == 0).any()
+    torch.testing.assert_close(mixture.marginals(row).sum(-1), torch.ones(1, 2).double())
+
+
+def test_around_centers_there_are_no_events(mixture):
+    evidence = mixture.read(torch.zeros(1, 2), events=[{0: np.array([[0.0, 1.0]])}])
+    with pytest.raises(ValueError, match="expected values, found events"):
+        mixture.log_prob(evidence)
 
 
 def impossible_mixture():

@@ -113,9 +113,9 @@ def test_the_circuit_sees_these_batches(monkeypatch):
     circuit = SPN(6, 2, replicas=1)
     log_prob = circuit.log_prob
 
-    def watched(x):
-        seen.append(x)
-        return log_prob(x)
+    def watched(evidence, weights=None):
+        seen.append(evidence.values)
+        return log_prob(evidence, weights=weights)
 
     monkeypatch.setattr(circuit, "log_prob", watched, raising=False)
     quietly(circuit, train, steps=3, batch_size=20, evaluate_every=3, seed=5)
@@ -251,7 +251,7 @@ def test_tables_are_checked():
     bad = good.copy()
     bad[3, 1] = 2
     for tables in ((bad,), (good, bad)):
-        with pytest.raises(ValueError, match=r"category 0\.\.1 in column 1, found 2 in row 3"):
+        with pytest.raises(ValueError, match=r"category 0\.\.1 in column 1, found 2 in row 4"):
             quietly(circuit, *tables)
     with pytest.raises(ValueError, match=r"\(batch, 6\)"):
         quietly(circuit, good[:, :5])

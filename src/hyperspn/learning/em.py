@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..circuits.circuit import Circuit
 from ..engines.layered import FreeLogWeights, log_sum
+from ..leaves.evidence import Evidence, Rows
 from ..weights.direct import DirectWeights
 from ..weights.sectors import SumLayer
 from ..weights.source import WeightSource, normalize
@@ -66,28 +67,29 @@ class EM:
         self.step_size, self.pseudocount = state_dict["step_size"], state_dict["pseudocount"]
 
     @torch.no_grad()
-    def step(self, x: Tensor, weights: WeightSource | None = None) -> Tensor:
-        """Learns from a batch, (batch, variables), unless a row in it is impossible.
+    def step(self, x: Rows | Evidence, weights: WeightSource | None = None) -> Tensor:
+        """Learns from a batch, unless a row in it is impossible.
 
         Arguments:
-            x: The batch.
+            x: The batch, (batch, variables), or evidence.
             weights: What writes the weights of the circuit in this step (see `Softening`), if not its own source.
 
         Returns:
             The log-probabilities of the rows before the step, (batch,).
         """
         source = self.circuit.weights if weights is None else weights
-        parts = [self._expect(rows, source) for rows in x.split(self.circuit.engine.rows_at_once)]
+        evidence, rows = self.circuit.read(x), self.circuit.engine.rows_at_once
+        starts = range(0, max(1, len(evidence)), rows)
+        parts = [self._expect(evidence[start : start + rows], source) for start in starts]
         log_ps, *counts = zip(*parts, strict=True)
         log_p = torch.cat(log_ps)
         if log_p.isfinite().all():
             self._maximize([torch.stack(count).sum(0) for count in counts])
         return log_p
 
-    def _expect(self, x: Tensor, weights: WeightSource) -> tuple[Tensor, ...]:
-        """log p(x), (batch,), and what is expected of the batch: the flows of all logits, leaf statistics."""
+    def _expect(self, evidence: Evidence, weights: WeightSource) -> tuple[Tensor, ...]:
+        """log p, (batch,), and what is expected of the batch: the flows of all logits, leaf statistics."""
         leaves, engine = self.circuit.leaves, self.circuit.engine
-        evidence = leaves.read(x)
         members = [leaves.log_prob(evidence).requires_grad_()] if leaves.parameter_groups() else []
         with torch.enable_grad():
             if members:

@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 from ..checks import number, whole
 from ..circuits.circuit import Circuit
 from ..kernel import rounded_subnormals
-from ..leaves.evidence import Rows, as_tensor
+from ..leaves.evidence import Evidence, Rows, as_tensor
 from ..weights.source import WeightSource
 from .checkpoint import Folder, LogEntry, circuit_digest, copied, meaning, table_digest
 from .em import EM
@@ -128,14 +128,18 @@ def fit(
     _check_idle(settings, optimizer)
     if patience is not None and valid is None:
         raise ValueError("expected validation rows for early stopping, found patience without them")
-    rows = _checked(circuit, train, "train")
-    held_out = None if valid is None else _checked(circuit, valid, "valid")
-    shown = rows[batch_rows(len(rows), EVALUATED_ROWS, seed, step=0)]
-    weights = Softening(circuit.weights, circuit.sectors, circuit.leaves, softening) if softening else circuit.weights
-    weights = Dropout(weights, circuit.sectors, dropout, seed) if dropout else weights
     learner = EM(circuit, step_size, pseudocount) if optimizer == "em" else _adam(circuit, weight_decay, learning_rate)
-    rates = [] if isinstance(learner, EM) else [group["lr"] for group in learner.param_groups]
-    run = None if folder is None else Folder(folder, {**settings, **_digests(circuit, rows, held_out)})
+    training = Training(
+        circuit,
+        _read(circuit, train, "train"),
+        None if valid is None else _read(circuit, valid, "valid"),
+        _regularize(circuit, softening, dropout, seed),
+        learner,
+        batch_size,
+        steps if annealing else None,
+        seed,
+    )
+    run = None if folder is None else Folder(folder, {**settings, **_digests(circuit, train, valid)})
     evaluations, best = run.resume(circuit, learner) if run else ([], copied(circuit))
 
     step, seconds = (evaluations[-1]["step"], evaluations[-1]["seconds"]) if evaluations else (-1, 0.0)
@@ -146,12 +150,9 @@ def fit(
             while not _is_over(evaluations, steps, patience):
                 step += 1
                 if step > 0:
-                    batch = rows[batch_rows(len(rows), batch_size, seed, step)]
-                    part = annealed(step, steps) if annealing else 1.0
-                    _learn(circuit, weights, learner, batch, step, [part * rate for rate in rates])
+                    training.learn(step)
                 if step % evaluate_every == 0 or step == steps:
-                    means = {"train": _mean(circuit, shown, step), "valid": _mean(circuit, held_out, step)}
-                    evaluations.append({"step": step, **means, "seconds": perf_counter() - start})
+                    evaluations.append({**training.evaluate(step), "seconds": perf_counter() - start})
                     if evaluations[-1] is _best(evaluations):
                         best = copied(circuit)
                     if run:
@@ -162,6 +163,67 @@ def fit(
     if run:
         run.finish(circuit)
     return _history(evaluations, steps)
+
+
+class Training:
+    """What one step of a run does, and one evaluation.
+
+    Arguments:
+        circuit: The circuit, which is changed.
+        train: The rows to learn.
+        valid: The rows that decide, if any.
+        weights: Writes the weights while the circuit learns.
+        learner: The optimizer.
+        batch_size: The number of rows in a batch.
+        annealed_steps: Over how many steps the learning rates rise and fall; None if they stay.
+        seed: Determines batches.
+    """
+
+    def __init__(
+        self,
+        circuit: Circuit,
+        train: Evidence,
+        valid: Evidence | None,
+        weights: WeightSource,
+        learner: Optimizer | EM,
+        batch_size: int,
+        annealed_steps: int | None,
+        seed: int,
+    ) -> None:
+        self.circuit, self.train, self.valid, self.weights, self.learner = circuit, train, valid, weights, learner
+        self.batch_size, self.annealed_steps, self.seed = batch_size, annealed_steps, seed
+        self.shown = train[self._rows(EVALUATED_ROWS, step=0)]
+        self.rates = [] if isinstance(learner, EM) else [group["lr"] for group in learner.param_groups]
+
+    def learn(self, step: int) -> None:
+        """One step of the optimizer, on a batch of its own."""
+        batch = self.train[self._rows(self.batch_size, step)]
+        if isinstance(self.learner, EM):
+            _log_prob(self.learner.step, batch, step, self.weights)
+            return
+        self.learner.zero_grad()
+        weights = self.weights.at(step) if isinstance(self.weights, Dropout) else self.weights
+        loss = -_log_prob(self.circuit.log_prob, batch, step, weights).sum()
+        loss.backward()
+        part = 1.0 if self.annealed_steps is None else annealed(step, self.annealed_steps)
+        for group, rate in zip(self.learner.param_groups, self.rates, strict=True):
+            group["lr"] = part * rate
+        with rounded_subnormals():  # the moments of gradients that vanish
+            self.learner.step()
+
+    @torch.no_grad()
+    def evaluate(self, step: int) -> LogEntry:
+        """The mean log-likelihoods of training and validation rows, the latter None without any."""
+        if not all((parameter < torch.inf).all() for parameter in self.circuit.parameters()):
+            raise FloatingPointError(_not_finite("parameters that are not", step))
+        means = {
+            name: None if rows is None else _log_prob(self.circuit.log_prob, rows, step).double().mean().item()
+            for name, rows in (("train", self.shown), ("valid", self.valid))
+        }
+        return {"step": step, **means}
+
+    def _rows(self, count: int, step: int) -> Tensor:
+        return batch_rows(len(self.train), count, self.seed, step)
 
 
 def batch_rows(rows: int, batch_size: int, seed: int, step: int) -> Tensor:
@@ -179,33 +241,10 @@ def annealed(step: int, steps: int) -> float:
     return min(1.0, 50 * time) * (1 + cos(pi * time)) / 2
 
 
-def _learn(
-    circuit: Circuit, weights: WeightSource, learner: Optimizer | EM, batch: Tensor, step: int, rates: list[float]
-) -> None:
-    """One step of the optimizer."""
-    if isinstance(learner, EM):
-        _log_prob(learner.step, batch, step, weights)
-        return
-    learner.zero_grad()
-    source = weights.at(step) if isinstance(weights, Dropout) else weights
-    loss = -_log_prob(circuit.log_prob, batch, step, source).sum()
-    loss.backward()
-    for group, rate in zip(learner.param_groups, rates, strict=True):
-        group["lr"] = rate
-    with rounded_subnormals():  # the moments of gradients that vanish
-        learner.step()
-
-
-@torch.no_grad()
-def _mean(circuit: Circuit, table: Tensor | None, step: int) -> float | None:
-    """The mean log-likelihood of a table, if there is one."""
-    if not all((parameter < torch.inf).all() for parameter in circuit.parameters()):
-        raise FloatingPointError(_not_finite("parameters that are not", step))
-    return None if table is None else _log_prob(circuit.log_prob, table, step).double().mean().item()
-
-
-def _log_prob(log_prob: Callable[..., Tensor], rows: Tensor, step: int, weights: WeightSource | None = None) -> Tensor:
-    """log p of rows that were checked before, (rows,): finite, or else the run cannot go on."""
+def _log_prob(
+    log_prob: Callable[..., Tensor], rows: Evidence, step: int, weights: WeightSource | None = None
+) -> Tensor:
+    """log p of some rows, (rows,): finite, or else the run cannot go on."""
     try:
         log_p = log_prob(rows, weights=weights)
     except ValueError as error:
@@ -225,19 +264,27 @@ def _check_idle(settings: dict[str, Any], optimizer: str) -> None:
     if optimizer not in IDLE:
         raise ValueError(f"expected optimizer 'adam' or 'em', found {optimizer!r}")
     for name, idle in IDLE[optimizer].items():
-        if (found := settings.pop(name)) != idle:
-            raise ValueError(f"expected no {name} with optimizer {optimizer!r}, found {found}")
+        if (value := settings.pop(name)) != idle:
+            raise ValueError(f"expected no {name} with optimizer {optimizer!r}, found {value}")
 
 
 def _adam(circuit: Circuit, weight_decay: ByGroup, learning_rate: ByGroup | None) -> Optimizer:
     groups = circuit.parameter_groups()
     for setting, key in ((learning_rate, "lr"), (weight_decay, "weight_decay")):
         for group in groups:
-            own = setting.get(group["name"]) if isinstance(setting, Mapping) else setting
-            if own is not None:
-                group[key] = own
+            value = setting.get(group["name"]) if isinstance(setting, Mapping) else setting
+            if value is not None:
+                group[key] = value
     fused = circuit.mixture.device.type in ("cpu", "cuda")
     return torch.optim.Adam(groups, fused=fused)
+
+
+def _regularize(circuit: Circuit, softening: float, dropout: float, seed: int) -> WeightSource:
+    """What writes the weights of the circuit while it learns."""
+    weights = circuit.weights
+    if softening:
+        weights = Softening(weights, circuit.sectors, circuit.leaves, softening)
+    return Dropout(weights, circuit.sectors, dropout, seed) if dropout else weights
 
 
 def _is_over(evaluations: list[LogEntry], steps: int, patience: int | None) -> bool:
@@ -282,17 +329,17 @@ def _summary(evaluations: list[LogEntry]) -> str:
     return f"train {last['train']:.3f}  valid {last['valid']:.3f}  best {best['valid']:.3f} at {best['step']}"
 
 
-def _digests(circuit: Circuit, train: Tensor, valid: Tensor | None) -> dict[str, Any]:
-    tables = {"train": table_digest(train), "valid": None if valid is None else table_digest(valid)}
-    return {"circuit": circuit_digest(circuit), **tables, **meaning(circuit)}
+def _digests(circuit: Circuit, train: Rows, valid: Rows | None) -> dict[str, Any]:
+    tables = {"train": train, "valid": valid}
+    digests = {name: None if rows is None else table_digest(as_tensor(rows, name)) for name, rows in tables.items()}
+    return {"circuit": circuit_digest(circuit), **digests, **meaning(circuit)}
 
 
-def _checked(circuit: Circuit, table: Rows, name: str) -> Tensor:
-    """The table as a tensor beside the circuit, once every value in it is known to fit."""
-    rows = as_tensor(table, name)
-    if not len(circuit.leaves.read(rows).values):
+def _read(circuit: Circuit, rows: Rows, name: str) -> Evidence:
+    evidence = circuit.read(as_tensor(rows, name))
+    if not len(evidence):
         raise ValueError(f"expected at least one row in {name}, found none")
-    return rows.to(circuit.mixture.device)
+    return evidence
 
 
 def _by_group(circuit: Circuit, name: str, value: ByGroup) -> ByGroup:
@@ -301,4 +348,4 @@ def _by_group(circuit: Circuit, name: str, value: ByGroup) -> ByGroup:
     groups = [group["name"] for group in circuit.parameter_groups()]
     if not value.keys() <= set(groups):
         raise ValueError(f"expected {name} of {', '.join(groups)}, found {', '.join(value)}")
-    return {group: number(f"{name} of {group}", own) for group, own in value.items()}
+    return {group: number(f"{name} of {group}", of_group) for group, of_group in value.items()}
