@@ -19,8 +19,8 @@ from hyperspn.data.events import (
     Not,
     as_known,
     intersect,
-    parse_evidence,
 )
+from hyperspn.data.parsing import parse_evidence
 
 NAMES = ("age", "hours per week", "city", "a=b", "color")
 

@@ -51,7 +51,9 @@ def calls(monkeypatch):
     """A stand-in for models of tables, of independent columns, that remembers what it was asked to fit."""
     calls = []
 
-    def fit_table(train, *, valid, seed, choose, missing_as_data, folder, progress):
+    def fit_table(train, *, valid, seed, missing_as_data, folder, progress, judge=None):
+        choose = "samples" if judge else "likelihood"
+
         def sample(n, *, seed):
             rows = np.random.default_rng(seed).integers(len(train), size=(n, train.shape[1])).T
             return pd.DataFrame({name: train[name].to_numpy()[row] for name, row in zip(train.columns, rows)})
@@ -64,7 +66,7 @@ def calls(monkeypatch):
             recipe=f"k = {4 if choose == 'samples' else 8}",
         )
 
-    monkeypatch.setattr(asking, "fit_table", fit_table, raising=False)
+    monkeypatch.setattr(asking, "fit_table", fit_table)
     return calls
 
 

@@ -23,6 +23,12 @@ MODULES = {
 }
 ATTRIBUTES = {"ClusterMixture": "Mixture", "warm_start": "start_from_clusters"}
 
+FUNCTIONS = {
+    "data": {"load": "load_splits", "recognise": "recognize"},
+    "data.datasets": {"load": "load_dataset"},
+    "data.images": {"load": "load_images"},
+}
+
 
 class RenamedModules(MetaPathFinder, Loader):
     """Finds ``hyperspn.tables`` where ``hyperspn.data`` is."""
@@ -42,6 +48,10 @@ class RenamedModules(MetaPathFinder, Loader):
 
 def install() -> None:
     sys.meta_path.append(RenamedModules())
+    for module, functions in FUNCTIONS.items():
+        home = import_module(f"{__package__}.{module}")
+        for old, new in functions.items():
+            setattr(home, old, _function(f"{home.__name__}.{old}", f"{home.__name__}.{new}", getattr(home, new)))
 
 
 def attribute(name: str) -> Any:
@@ -53,6 +63,16 @@ def attribute(name: str) -> Any:
         warn(f"{__package__}.{name}", f"{__package__}.{ATTRIBUTES[name]}")
         return getattr(package, ATTRIBUTES[name])
     raise AttributeError(f"module {__package__!r} has no attribute {name!r}")
+
+
+def _function(old: str, new: str, call: Any) -> Any:
+    """A function under its old name."""
+
+    def renamed(*arguments: Any, **options: Any) -> Any:
+        warn(old, new)
+        return call(*arguments, **options)
+
+    return renamed
 
 
 def warn(old: str, new: str) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from ..data import Splits, recognize, split, table_of
 from ..learning.recipes import Trained, candidates, leaf_families, search
@@ -25,7 +26,7 @@ def fit_table(
     names: Sequence[str] | None = None,
     model: str = "hyperspn",
     recipe: str = "auto",
-    sample_weight: NDArray[np.floating] | None = None,
+    sample_weight: ArrayLike | None = None,
     seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
     progress: bool = True,
@@ -62,12 +63,15 @@ def fit_table(
     schema = recognize(table, train, **wishes)
     x = schema.encode(table)
     validation = schema.encode(table_of(valid, names)) if held_out is None else x[held_out]
-    splits = Splits(schema, x[train], validation, x[:0])
-    weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)[train]
-    trained = fit_splits(
-        splits, model, recipe, seed=seed, folder=folder, progress=progress, sample_weight=weights, **options
-    )
-    return TableModel(trained.circuit, schema, frame if hasattr(frame, "columns") or hasattr(frame, "schema") else None)
+    weights = None
+    if sample_weight is not None:
+        of_rows = np.asarray(sample_weight, np.float64)
+        of_valid = np.ones(len(validation)) if held_out is None else of_rows[held_out]
+        weights = (of_rows[train], of_valid, np.ones(0))
+    splits = Splits(schema, x[train], validation, x[:0], weights)
+    trained = fit_splits(splits, model, recipe, seed=seed, folder=folder, progress=progress, **options)
+    template = frame if hasattr(frame, "columns") or hasattr(frame, "schema") else None
+    return TableModel(trained.circuit, schema, template, trained.name)
 
 
 def fit_splits(
@@ -75,14 +79,30 @@ def fit_splits(
     model: str = "hyperspn",
     recipe: str = "auto",
     *,
+    judge: Callable[[TableModel], float] | None = None,
     notes: dict[str, Any] | None = None,
     **options: Any,
 ) -> Trained:
-    """Searches for the best recipe on the rows of a table; its circuit's notes hold the schema and what is given."""
-    sizes = {name: options.pop(name) for name in list(options) if name in SIZES}
-    everything = {"schema": splits.schema.to_dict(), "rows": len(splits.train), **(notes or {})}
-    families = leaf_families(splits.schema)
-    return search(candidates(model, recipe, **sizes), splits.train, splits.valid, families, notes=everything, **options)
+    """Searches for the best recipe on the rows of a table; its circuit's notes hold the schema and what is given.
+
+    Validation rows outside the bounds of a column, which no model can explain, do not count. A judge tells how good a
+    model is, in place of its likelihood of the validation rows.
+    """
+    schema, sizes = splits.schema, {name: options.pop(name) for name in list(options) if name in SIZES}
+    possible = np.ones(len(splits.valid), bool)
+    for variable, column in enumerate(schema.columns):
+        possible &= ~column.outside(splits.valid[:, variable])
+    if splits.weights is not None:
+        options |= {"sample_weight": splits.weights[0], "valid_weight": splits.weights[1][possible]}
+    return search(
+        candidates(model, recipe, **sizes),
+        splits.train,
+        splits.valid[possible],
+        leaf_families(schema),
+        judge=None if judge is None else lambda circuit: judge(TableModel(deepcopy(circuit), schema)),
+        notes={"schema": schema.to_dict(), "rows": len(splits.train), **(notes or {})},
+        **options,
+    )
 
 
 WISHES = ("kinds", "bounds", "missing_as_data", "categories", "numeric_strings", "leave_out")

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from ..circuits import Circuit, load
 from ..data import Schema, like, table_of
-from ..data.events import Event, Known, as_known, intersect, parse_evidence, present
+from ..data.events import Event, Known, as_known, intersect, present
+from ..data.parsing import parse_evidence
 from ..leaves import Evidence
 from .distributions import LEVELS, Categories, Distribution, Joint, Numbers
 from .numbers import quantiles
@@ -56,15 +57,17 @@ class TableModel:
         circuit: The circuit.
         schema: The columns of the table, one for each variable.
         frame: A DataFrame whose kind and types answers should have; by default they are pyarrow tables.
+        recipe: The name of the recipe that the circuit was made by, if it is known.
 
     Attributes:
         num_rows: The number of rows of the table that the model was learned from, if it is known.
     """
 
-    def __init__(self, circuit: Circuit, schema: Schema, frame: Any = None) -> None:
+    def __init__(self, circuit: Circuit, schema: Schema, frame: Any = None, recipe: str = "") -> None:
         self.circuit = circuit.requires_grad_(False).double()
         self.schema = schema
         self.frame = frame
+        self.recipe = recipe
         self.num_rows: int | None = circuit.notes.get("rows")
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Events: what may be known of a column, in Python and in text, and as a circuit sees it."""
+"""Events: what may be known of a column, and as a circuit sees it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,12 @@ import numpy as np
 
 from numpy.typing import NDArray
 
-from ..checks import did_you_mean
-
 if TYPE_CHECKING:
     from .columns import Column
 
 Event = Any  # a value, a tuple (low, high), a set of values, or one of the classes below
 Evidence = Mapping[str, Event]  # events by the names of their columns
 FloatArray = NDArray[np.float64]
-
-EXAMPLE = 'age=30..40, job=student|retired, "city=Washington, D.C."'
-OPERATORS = re.compile(r"!=|>=|<=|=|>|<|~")
 
 
 @dataclass(frozen=True)
@@ -128,82 +123,6 @@ def intersect(first: Known, second: Known | None) -> Known:
     kept = (low < high) | ((low == high) & np.isinf(low))
     pairs = np.stack([low[kept], high[kept]], 1)
     return Known(event=pairs if len(pairs) else np.zeros((1, 2)), is_probability=is_probability)
-
-
-def parse_evidence(text: str, names: Sequence[str]) -> dict[str, Event]:
-    """Evidence from text like ``age=30..40, hours>50, job=student|retired``.
-
-    A value with a comma, an operator or a bar in it is quoted as in CSV files: ``"city=Washington, D.C."``.
-    """
-    evidence: dict[str, Event] = {}
-    for part in _split(text, ","):
-        name, operator, value = _cut(part.strip(), names)
-        if name not in names:
-            raise ValueError(f"expected the name of a column, found {name!r}{did_you_mean(name, names)}")
-        if name in evidence:
-            raise ValueError(f"expected column {name!r} once, found it twice: join its values with |, like a|b")
-        evidence[name] = _parse_event(operator, value)
-    return evidence
-
-
-def _cut(part: str, names: Sequence[str]) -> tuple[str, str, str]:
-    """Name, operator and value, at the first operator that follows the name of a column."""
-    whole = _unquote(part) if _is_quoted(part) else part
-    cuts = [(whole[: at.start()].strip(), at.group(), whole[at.end() :].strip()) for at in OPERATORS.finditer(whole)]
-    if not cuts:
-        raise ValueError(f"expected evidence like {EXAMPLE}, found {part!r}")
-    name, operator, value = next((cut for cut in cuts if _unquote(cut[0]) in names), cuts[0])
-    return _unquote(name), operator, value
-
-
-def _parse_event(operator: str, text: str) -> Event:
-    if operator == "~":
-        return Likely(dict(_parse_likelihood(part) for part in _split(text, "|")))
-    parts = [part.strip() for part in _split(text, "|")]
-    if operator in (">", ">=", "<", "<="):
-        return {">": Above, ">=": AtLeast, "<": Below, "<=": AtMost}[operator](_unquote(text))
-    events = [_parse_alternative(part) for part in parts]
-    event = events[0] if len(events) == 1 else AnyOf(*events)
-    return Not(event) if operator == "!=" else event
-
-
-def _parse_alternative(text: str) -> Event:
-    if _is_quoted(text):
-        return _unquote(text)
-    if text == "missing":
-        return Missing()
-    low, dots, high = text.partition("..")
-    return (low.strip() or None, high.strip() or None) if dots else text
-
-
-def _parse_likelihood(text: str) -> tuple[str, float]:
-    value, _, likelihood = text.rpartition(":")
-    try:
-        return _unquote(value.strip()), float(likelihood)
-    except ValueError:
-        raise ValueError(f"expected likelihoods like red:0.7|blue:0.3, found {text!r}") from None
-
-
-def _split(text: str, mark: str) -> list[str]:
-    """The parts between marks that are not inside quotes; none of an empty text."""
-    parts, quoted = [""], False
-    for character in text:
-        quoted ^= character == '"'
-        if character == mark and not quoted:
-            parts.append("")
-        else:
-            parts[-1] += character
-    if quoted:
-        raise ValueError(f'expected a closing " in {text!r}, found none')
-    return [part for part in parts if part.strip()] if mark == "," else parts
-
-
-def _is_quoted(text: str) -> bool:
-    return len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1].replace('""', "")
-
-
-def _unquote(text: str) -> str:
-    return text[1:-1].replace('""', '"') if _is_quoted(text) else text
 
 
 def _is_value(event: Event) -> bool:

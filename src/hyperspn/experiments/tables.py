@@ -138,10 +138,10 @@ def train(run: TableRun, folder: Path, data_dir: str | None, threads: int) -> tu
 
     torch.set_num_threads(threads)
     table, parts = TABLES[run.dataset], load_parts(run.dataset, run.seed, data_dir)
-    options = {"missing_as_data": table.missing_as_data, "folder": folder, "progress": False}
-    model, train_seconds = _timed(
-        lambda: fit_table(parts.train, valid=parts.valid, seed=run.seed, choose=run.chosen_by, **options)
-    )
+    options: dict[str, Any] = {"missing_as_data": table.missing_as_data, "folder": folder, "progress": False}
+    if run.chosen_by == "samples":
+        options["judge"] = judge_by_samples(parts.valid)
+    model, train_seconds = _timed(lambda: fit_table(parts.train, valid=parts.valid, seed=run.seed, **options))
     sampled, sample_seconds = _timed(lambda: model.sample(len(parts.train) + len(parts.valid), seed=run.seed))
     return run, {
         **run._asdict(),
@@ -153,6 +153,17 @@ def train(run: TableRun, folder: Path, data_dir: str | None, threads: int) -> tu
         **_likelihoods(model, parts),
         **quality(*parts, sampled, table.target),
     }
+
+
+def judge_by_samples(valid: pd.DataFrame) -> Callable[[Any], float]:
+    """A judge of models: how well their samples pass for validation rows, by the classifier two-sample test."""
+    from .table_quality import c2st
+
+    def judge(model: Any) -> float:
+        model.frame = valid
+        return c2st(valid, model.sample(len(valid)))
+
+    return judge
 
 
 def means(records: Records, names: Sequence[str]) -> list[Row]:

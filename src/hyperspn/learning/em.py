@@ -97,7 +97,7 @@ class EM:
             else:
                 roots = engine.log_values(evidence, leaves, weights, flows=True)
             log_p = log_sum(roots[None], FreeLogWeights.apply(self.circuit.mixture)[None, None])[0, :, 0]
-            flows = torch.autograd.grad(log_p.sum(), [*self.logits, *members], materialize_grads=True)
+            flows = torch.autograd.grad(evidence.weigh(log_p).sum(), [*self.logits, *members], materialize_grads=True)
         statistics = leaves.statistics(evidence, flows[-1]) if members else []
         return log_p.detach(), *flows[: len(self.logits)], *statistics
 

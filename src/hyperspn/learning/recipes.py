@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +20,7 @@ from .checkpoint import check_search, copy_run
 from .start_from_clusters import start_from_clusters
 from .train import History, fit
 
+Judge = Callable[[Circuit], float]
 Structure = Literal["random", "learned", "chow-liu"]
 Weights = Literal["direct", "hyper", "factored"]
 
@@ -158,37 +159,31 @@ def leaf_families(schema: Schema, members: int = 32) -> list[LeafFamily]:
     ]
 
 
-def candidates(model: str, structure: str, **options: Any) -> dict[str, Recipe]:
-    """The recipe of a structure, or all of them for "auto", with these options in place of their own unless None.
+def candidates(model: str, recipe: str, **options: Any) -> dict[str, Recipe]:
+    """The recipe of a name, or all of them for "auto", with these options in place of their own unless None.
 
     Arguments:
         model: "spn" or "hyperspn".
-        structure: A name in `RECIPES`, or "auto".
+        recipe: A name in `RECIPES`, or "auto".
     """
     if model not in RECIPES:
         raise ValueError(f"expected model {' or '.join(map(repr, RECIPES))}, found {model!r}")
     known = RECIPES[model]
-    if structure not in ("auto", *known):
+    if recipe not in ("auto", *known):
         choices = ", ".join(["auto", *known])
-        raise ValueError(
-            f"expected structure {choices} for {model}, found {structure!r}{did_you_mean(structure, known)}"
-        )
+        raise ValueError(f"expected recipe {choices} for {model}, found {recipe!r}{did_you_mean(recipe, known)}")
     given = {name: value for name, value in options.items() if value is not None}
-    return {name: known[name]._replace(**given) for name in known if structure in ("auto", name)}
+    return {name: known[name]._replace(**given) for name in known if recipe in ("auto", name)}
 
 
 class Trained(NamedTuple):
-    """A circuit that was trained, how it went, the name of its recipe, and its folder if it has one."""
+    """A circuit that was trained, how it went, the name of its recipe, its folder if it has one, and how good it is."""
 
     circuit: Circuit
     history: History
     name: str
     folder: Path | None
-
-    @property
-    def value(self) -> float:
-        """The best value on the validation rows; 0 without any."""
-        return max(self.history.valid, default=0.0)
+    value: float
 
 
 def search(
@@ -197,6 +192,7 @@ def search(
     valid: np.ndarray | None,
     leaves: Sequence[LeafFamily] | None = None,
     *,
+    judge: Judge | None = None,
     folder: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Trained:
@@ -210,6 +206,7 @@ def search(
         train: The rows to learn, (rows, variables).
         valid: The rows that decide; a single recipe does without.
         leaves: The families of leaf distributions; by default those of binary variables.
+        judge: Tells how good a trained circuit is; by default its value on the validation rows counts.
         folder: Where to keep the best run, and all of them in ``trials``, so that an interrupted search can go on.
         options: Further arguments of `Recipe.train`.
 
@@ -223,17 +220,22 @@ def search(
     trials = place / "trials" if place and len(recipes) > 1 else None
     if place and trials:
         check_search(place, trials, recipes)
-    names, found = list(recipes), list[Trained]()
+    names, best = list(recipes), None
     for label, (part, remaining) in ROUNDS.items():
         if part == 1 or len(names) > remaining:
-            places = {name: trials / label / name if trials else place for name in names}
-            runs = [
-                Trained(*recipes[name].train(train, valid, leaves, part=part, folder=own, **options), name, own)
-                for name, own in places.items()
-            ]
-            names = [run.name for run in sorted(runs, key=lambda run: -run.value)[:remaining]]
-            found = [max(found + runs, key=lambda run: run.value)]
-    best = found[0]
+            runs = []
+            for name in names:
+                run_folder = trials / label / name if trials else place
+                stage = f"{name}, {label} round" if trials or len(recipes) > 1 else name
+                circuit, history = recipes[name].train(
+                    train, valid, leaves, part=part, folder=run_folder, stage=stage, **options
+                )
+                value = judge(circuit) if judge else max(history.valid, default=0.0)
+                runs.append(Trained(circuit, history, name, run_folder, value))
+            runs.sort(key=lambda run: -run.value)
+            names = [run.name for run in runs[:remaining]]
+            best = runs[0] if best is None or runs[0].value > best.value else best
+    assert best is not None
     if place and best.folder and best.folder != place:
         copy_run(best.folder, place)
     return best

@@ -6,6 +6,7 @@ import os
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from math import cos, pi
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
@@ -13,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
+from numpy.typing import ArrayLike
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
@@ -68,9 +70,12 @@ def fit(
     pseudocount: float = 0.0,
     dropout: float = 0.0,
     softening: float = 0.0,
+    sample_weight: ArrayLike | None = None,
+    valid_weight: ArrayLike | None = None,
     seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
     progress: bool = True,
+    stage: str = "",
 ) -> History:
     """Learns the parameters of a circuit, and leaves it with the best ones on the validation rows.
 
@@ -100,9 +105,12 @@ def fit(
         pseudocount: Of EM, how many rows' worth of uniform flow each sum is given.
         dropout: The probability of an edge of a sum to be dropped at a step (see `Dropout`); not with EM.
         softening: The part of an observed category that counts for all categories alike (see `Softening`).
+        sample_weight: How much each training row counts, (rows,), relative to the others.
+        valid_weight: How much each validation row counts, (rows,).
         seed: Determines batches and dropout.
         folder: Where to keep the run, if anywhere.
         progress: Whether to show a progress bar.
+        stage: What the progress bar says before its numbers.
 
     Example:
         >>> from hyperspn import HyperSPN
@@ -131,21 +139,22 @@ def fit(
     learner = EM(circuit, step_size, pseudocount) if optimizer == "em" else _adam(circuit, weight_decay, learning_rate)
     training = Training(
         circuit,
-        _read(circuit, train, "train"),
-        None if valid is None else _read(circuit, valid, "valid"),
+        _read(circuit, train, "train", sample_weight),
+        None if valid is None else _read(circuit, valid, "valid", valid_weight),
         _regularize(circuit, softening, dropout, seed),
         learner,
         batch_size,
         steps if annealing else None,
         seed,
     )
-    run = None if folder is None else Folder(folder, {**settings, **_digests(circuit, train, valid)})
+    digests = _digests(circuit, train, valid, sample_weight, valid_weight)
+    run = None if folder is None else Folder(folder, {**settings, **digests})
     evaluations, best = run.resume(circuit, learner) if run else ([], copied(circuit))
 
     step, seconds = (evaluations[-1]["step"], evaluations[-1]["seconds"]) if evaluations else (-1, 0.0)
     start = perf_counter() - seconds
     try:
-        with run.alone() if run else nullcontext(), _bar(progress) as bar:
+        with run.alone() if run else nullcontext(), _bar(progress, stage) as bar:
             task = bar.add_task(_summary(evaluations), total=steps, completed=max(step, 0))
             while not _is_over(evaluations, steps, patience):
                 step += 1
@@ -203,7 +212,7 @@ class Training:
             return
         self.learner.zero_grad()
         weights = self.weights.at(step) if isinstance(self.weights, Dropout) else self.weights
-        loss = -_log_prob(self.circuit.log_prob, batch, step, weights).sum()
+        loss = -batch.weigh(_log_prob(self.circuit.log_prob, batch, step, weights)).sum()
         loss.backward()
         part = 1.0 if self.annealed_steps is None else annealed(step, self.annealed_steps)
         for group, rate in zip(self.learner.param_groups, self.rates, strict=True):
@@ -217,7 +226,9 @@ class Training:
         if not all((parameter < torch.inf).all() for parameter in self.circuit.parameters()):
             raise FloatingPointError(_not_finite("parameters that are not", step))
         means = {
-            name: None if rows is None else _log_prob(self.circuit.log_prob, rows, step).double().mean().item()
+            name: None
+            if rows is None
+            else rows.weigh(_log_prob(self.circuit.log_prob, rows, step).double()).mean().item()
             for name, rows in (("train", self.shown), ("valid", self.valid))
         }
         return {"step": step, **means}
@@ -314,8 +325,13 @@ def _history(evaluations: list[LogEntry], steps: int) -> History:
     )
 
 
-def _bar(visible: bool) -> Progress:
-    columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"))
+def _bar(visible: bool, stage: str) -> Progress:
+    columns = (
+        TextColumn(f"{stage}: step" if stage else "step", markup=False),
+        MofNCompleteColumn(),
+        BarColumn(),
+        TextColumn("{task.description}"),
+    )
     return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=not visible)
 
 
@@ -329,17 +345,26 @@ def _summary(evaluations: list[LogEntry]) -> str:
     return f"train {last['train']:.3f}  valid {last['valid']:.3f}  best {best['valid']:.3f} at {best['step']}"
 
 
-def _digests(circuit: Circuit, train: Rows, valid: Rows | None) -> dict[str, Any]:
+def _digests(circuit: Circuit, train: Rows, valid: Rows | None, *weights: ArrayLike | None) -> dict[str, Any]:
     tables = {"train": train, "valid": valid}
     digests = {name: None if rows is None else table_digest(as_tensor(rows, name)) for name, rows in tables.items()}
+    for name, importance in zip(("sample_weight", "valid_weight"), weights, strict=True):
+        if importance is not None:
+            digests[name] = table_digest(torch.as_tensor(np.asarray(importance, np.float64)))
     return {"circuit": circuit_digest(circuit), **digests, **meaning(circuit)}
 
 
-def _read(circuit: Circuit, rows: Rows, name: str) -> Evidence:
+def _read(circuit: Circuit, rows: Rows, name: str, weights: ArrayLike | None) -> Evidence:
+    """The evidence of rows that count as much as their weights, 1 on average."""
     evidence = circuit.read(as_tensor(rows, name))
     if not len(evidence):
         raise ValueError(f"expected at least one row in {name}, found none")
-    return evidence
+    if weights is None:
+        return evidence
+    importance = torch.as_tensor(np.asarray(weights, np.float64))
+    if importance.shape != (len(evidence),) or not (importance >= 0).all() or not 0 < importance.sum() < torch.inf:
+        raise ValueError(f"expected a weight >= 0 of each of {len(evidence)} rows in {name}, not all 0, found others")
+    return replace(evidence, importance=(importance / importance.mean()).to(evidence.values.device))
 
 
 def _by_group(circuit: Circuit, name: str, value: ByGroup) -> ByGroup:

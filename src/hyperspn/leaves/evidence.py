@@ -24,6 +24,7 @@ class Evidence:
         readings: For groups of families that prepare values, what they made of them.
         events: For groups of families with events, what they made of these.
         is_event: Where an event and not a value is known, (batch, variables), bool; None if nowhere.
+        importance: How much each row counts where it is learned from, (batch,); None if all count alike.
     """
 
     values: Tensor
@@ -31,6 +32,7 @@ class Evidence:
     readings: Mapping[int, Reading] = field(default_factory=dict)
     events: Mapping[int, Reading] = field(default_factory=dict)
     is_event: Tensor | None = None
+    importance: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -43,12 +45,17 @@ class Evidence:
             {group: tuple(part[rows] for part in reading) for group, reading in self.readings.items()},
             {group: tuple(part[rows] for part in reading) for group, reading in self.events.items()},
             None if self.is_event is None else self.is_event[rows],
+            None if self.importance is None else self.importance[rows],
         )
 
     @property
     def known(self) -> Tensor:
         """Where a value is known, (batch, variables), bool."""
         return ~self.missing if self.is_event is None else ~(self.missing | self.is_event)
+
+    def weigh(self, values: Tensor) -> Tensor:
+        """Values of the rows, (batch,), each multiplied by how much its row counts."""
+        return values if self.importance is None else values * self.importance.to(values)
 
     def without(self, variables: Tensor) -> Evidence:
         """The same with nothing known of some variables, (variables,) or (batch, variables), bool."""
