@@ -88,9 +88,12 @@ def kernel_milliseconds(circuit: hyperspn.Circuit, x: torch.Tensor) -> tuple[flo
     written = ((circuit.weights(q, ids), kind) for q, (kind, ids) in enumerate(kinds))
     logits = [array(table.view(-1, kind.rows, kind.columns)) for table, kind in written]
     codes = array(reading.codes(circuit.leaves.read(x)))
-    seed = array(torch.full((len(circuit.mixture), len(x)), 1 / len(circuit.mixture)))
-    forward = milliseconds(lambda: kernel.forward(reading.program, logits, codes, threads=THREADS))
-    backward = milliseconds(lambda: kernel.backward(reading.program, logits, codes, None, seed, threads=THREADS))
+    batch = kernel.Batch(reading.program, codes, None, "float32", THREADS)
+    seeds = array(torch.full((len(circuit.mixture), len(x)), 1 / len(circuit.mixture)))
+    nodes = chunk.bases, chunk.nodes.start, chunk.nodes.stop
+    walk = lambda: kernel.Walk(batch, 0, len(circuit.mixture), False, THREADS)
+    forward = milliseconds(lambda: walk().forward(logits, *nodes))
+    backward = milliseconds(lambda: walk().backward(logits, *nodes, seeds, False))
     return forward, forward + backward
 
 
@@ -100,8 +103,8 @@ def speed(variables: int, batch: int, model: str, peak: float) -> dict[str, obje
     for engine in ("native", "layered"):
         circuit = getattr(hyperspn, model)(variables, engine=engine)
         row[f"step_{engine}"] = milliseconds(training_step(circuit, rows, batch))
-        some = rows if engine == "native" else rows[:500]
-        row[f"rows_per_second_{engine}"] = 1e3 * len(some) / milliseconds(evaluation(circuit, some))
+        batch_rows = rows if engine == "native" else rows[:500]
+        row[f"rows_per_second_{engine}"] = 1e3 * len(batch_rows) / milliseconds(evaluation(circuit, batch_rows))
         row[f"train_megabytes_{engine}"] = measured(
             task="train", model=model, engine=engine, variables=variables, batch=batch
         )["above_import"]

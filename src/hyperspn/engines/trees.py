@@ -19,7 +19,7 @@ Ids = slice | Tensor
 
 
 class Chunk(NamedTuple):
-    """Sectors that are materialised together."""
+    """Sectors that are materialized together."""
 
     nodes: range  # counted from the first node of the piece
     ids: list[Ids]  # for each kind
@@ -42,7 +42,7 @@ class Trees:
 
     Arguments:
         sectors: The sectors of a forest whose leaf regions have one variable each.
-        weights_at_once: How many weights may be materialised at a time; a tree that has more goes through in
+        weights_at_once: How many weights may be materialized at a time; a tree that has more goes through in
             chunks of a quarter of it.
     """
 
@@ -60,7 +60,7 @@ class Trees:
         self.sectors = sectors
         structure = sectors.structure
         shapes, regions = _shapes(structure)
-        self.offsets = integers(np.cumsum([0, *(len(own) for own in regions)]))
+        self.offsets = integers(np.cumsum([0, *(len(tree) for tree in regions)]))
         self.child_offsets = integers(np.cumsum([0, *(arity for shape in shapes for arity in shape.arities)]))
         self.children = integers(np.concatenate([shape.children for shape in shapes]))
         self.slots = integers(np.concatenate([shape.slots for shape in shapes]))
@@ -110,7 +110,7 @@ class Trees:
     def _chunk(self, first: int, last: int, origin: int) -> Chunk:
         bases = [int(counts[first]) for counts in self.counts]
         ends = [int(counts[last]) for counts in self.counts]
-        ids = [_compact(own[base:end]) for own, base, end in zip(self.ids, bases, ends, strict=True)]
+        ids = [_compact(kind_ids[base:end]) for kind_ids, base, end in zip(self.ids, bases, ends, strict=True)]
         return Chunk(range(first - origin, last - origin), ids, bases)
 
 
@@ -120,8 +120,8 @@ class _Shape:
     def __init__(self, children: list[list[int]]) -> None:
         needs: list[int] = []
         inner: list[list[int]] = []
-        for own in children:
-            inner.append(sorted((child for child in own if children[child]), key=lambda child: -needs[child]))
+        for below in children:
+            inner.append(sorted((child for child in below if children[child]), key=lambda child: -needs[child]))
             held = max((needs[child] + before for before, child in enumerate(inner[-1])), default=0)
             needs.append(max(held, 1))
         self.order = _post_order(children, inner)
@@ -173,10 +173,10 @@ def _shapes(structure: RegionGraph) -> tuple[list[_Shape], list[NDArray]]:
     children = [entries[first:last] for first, last in pairwise(ends)]
     known: dict[str, _Shape] = {}
     shapes, regions = [], []
-    for own in np.split(members, offsets[1:-1]):
-        tree = [children[region] for region in own]
+    for tree_regions in np.split(members, offsets[1:-1]):
+        tree = [children[region] for region in tree_regions]
         shapes.append(known.get(repr(tree)) or known.setdefault(repr(tree), _Shape(tree)))
-        regions.append(own[shapes[-1].order])
+        regions.append(tree_regions[shapes[-1].order])
     return shapes, regions
 
 

@@ -30,21 +30,21 @@ class Weights {
   int64_t begin_of(int64_t u) const { return u < nodes.last ? first[u].weight - begin : size; }
 
   // Those of nodes of the part; returns the smallest.
-  Real normalize(Part some, Real* weights) const {
+  Real normalize(Part slice, Real* weights) const {
     Real smallest = 1;
     Buffer<Real> copy;
     RoundSubnormals here;
-    for (int64_t u = some.first; u < some.last; ++u)
+    for (int64_t u = slice.first; u < slice.last; ++u)
       smallest = std::min(smallest, normalize_node(first[u], copy, weights + (first[u].weight - begin)));
     return smallest;
   }
 
   // From the gradients of the weights to flows or the gradients of the logits, which are added to what is there unless
   // nothing is.
-  void finish(Part some, const Real* weights, const Real* gradient, Real unit, bool as_flows, bool add,
+  void finish(Part slice, const Real* weights, const Real* gradient, Real unit, bool as_flows, bool add,
               const std::vector<Sectors<In>>& out) const {
     Buffer<Real> copy;
-    for (int64_t u = some.first; u < some.last; ++u) {
+    for (int64_t u = slice.first; u < slice.last; ++u) {
       const Node& node = first[u];
       const Sectors<In>& kind = out[node.kind];
       const Real *w = weights + (node.weight - begin), *g = gradient + (node.weight - begin);
