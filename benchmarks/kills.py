@@ -1,0 +1,97 @@
+"""Kills commands at random moments: `python benchmarks/kills.py train --kills 100`, or `reproduce`.
+
+A command is run once without a break. Then it is killed at random moments and started again until it ends, in a new
+folder each time, until there were so many kills. Its numbers and its files must be those of the unbroken run, and no
+draft of a file may be left. `train` searches among all recipes; `reproduce` makes a table with two jobs at a time, of
+the data set that is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+UNTIMED = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+TIMES = {"seconds", "command"}
+
+
+def command(task: str, dataset: str, steps: int, folder: Path) -> list[str]:
+    arguments = {
+        "train": ["train", dataset, "--steps", str(steps), "--out", str(folder), "--json"],
+        "reproduce": [
+            "reproduce",
+            "table1",
+            "--datasets",
+            dataset,
+            "--seeds",
+            "1",
+            "--jobs",
+            "2",
+            "--results",
+            str(folder),
+        ],
+    }
+    return [sys.executable, "-m", "hyperspn", *arguments[task]]
+
+
+def run(arguments: list[str], seconds: float | None = None) -> str | None:
+    """What a command prints, or None if it is killed before it ends."""
+    process = subprocess.Popen(arguments, env=UNTIMED, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        output, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return None
+    if process.returncode:
+        sys.exit(f"{' '.join(arguments)} failed: {errors}")
+    return output
+
+
+def outcome(task: str, folder: Path, output: str) -> dict[str, Any]:
+    """All numbers that a command leaves, without times, and the names of its files."""
+    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if ".unfinished" not in path.parts)
+    if task == "train":
+        printed = {name: value for name, value in json.loads(output).items() if name not in TIMES}
+        return {"names": names, "printed": printed, "model": (folder / "model.safetensors").read_bytes()}
+    records = {path.name: json.loads(path.read_text()) for path in folder.glob("*/*.json")}
+    numbers = {name: {k: v for k, v in record.items() if k not in TIMES} for name, record in records.items()}
+    return {"names": names, "records": numbers, "table": (folder / "table1.md").read_text()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=["train", "reproduce"])
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--dataset", default="digits")
+    parser.add_argument("--steps", type=int, default=200, help="of train")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    chance, kills, rounds = random.Random(options.seed), 0, 0
+    with tempfile.TemporaryDirectory() as name:
+        start = monotonic()
+        arguments = command(options.task, options.dataset, options.steps, Path(name, "whole"))
+        whole = outcome(options.task, Path(name, "whole"), run(arguments) or "")
+        seconds = monotonic() - start
+        while kills < options.kills:
+            rounds += 1
+            folder = Path(name, str(rounds))
+            arguments = command(options.task, options.dataset, options.steps, folder)
+            while (output := run(arguments, chance.uniform(0, seconds) if kills < options.kills else None)) is None:
+                kills += 1
+            if outcome(options.task, folder, output) != whole:
+                sys.exit(f"round {rounds}, seed {options.seed}: other numbers or files than the unbroken run")
+            print(f"{kills} kills, {rounds} runs: all as the unbroken one", flush=True)
+
+
+if __name__ == "__main__":
+    main()
