@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Any
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-TIMES = {"seconds", "command"}
+TIMES = {"seconds", "command", "commit", "clean"}
 
 
 def command(task: str, model: str, steps: int, folder: Path) -> list[str]:
@@ -80,8 +80,9 @@ def main() -> None:
             arguments = command(options.task, options.model, options.steps, folder)
             while (output := run(arguments, chance.uniform(0, seconds) if kills < options.kills else None)) is None:
                 kills += 1
-            if outcome(options.task, folder, output) != whole:
-                sys.exit(f"round {rounds}, seed {options.seed}: other numbers or files than the unbroken run")
+            ended = outcome(options.task, folder, output)
+            if others := [part for part in whole if ended[part] != whole[part]]:
+                sys.exit(f"run {rounds}: other {' and '.join(others)} than the unbroken run")
             print(f"{kills} kills, {rounds} runs: all as the unbroken one", flush=True)
 
 
