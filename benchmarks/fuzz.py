@@ -37,7 +37,7 @@ from safetensors import safe_open
 
 import hyperspn
 
-from hyperspn import SPN, Binomial, Categorical, Circuit, ClusterMixture, EiNet, Gaussian, Histogram, HyperSPN
+from hyperspn import SPN, Binomial, Categorical, Circuit, EiNet, Gaussian, Histogram, HyperSPN, Mixture
 from hyperspn.data.scales import Scale
 from hyperspn.files import tensors_to_bytes
 from hyperspn.learning import EM, fit
@@ -69,11 +69,11 @@ def models() -> dict[str, Circuit]:
     }
 
 
-def mixtures() -> dict[str, ClusterMixture]:
+def mixtures() -> dict[str, Mixture]:
     around = [SPN(3, 2, 1, leaves=Gaussian(2)) for _ in range(2)]
     return {
-        "plain": ClusterMixture([SPN(3, 2, 1, seed) for seed in range(2)], torch.ones(2), torch.zeros(2, 3)),
-        "centers": ClusterMixture(around, torch.ones(2), torch.rand(2, 3), 4.0),
+        "plain": Mixture([SPN(3, 2, 1, seed) for seed in range(2)], torch.ones(2), torch.zeros(2, 3)),
+        "centers": Mixture(around, torch.ones(2), torch.rand(2, 3), 4.0),
     }
 
 
@@ -104,10 +104,10 @@ def write_originals(folder: Path) -> list[Path]:
     return sorted(path for name in names for path in folder.glob(f"*/{name}"))
 
 
-def open_file(path: Path) -> Circuit | ClusterMixture:
+def open_file(path: Path) -> Circuit | Mixture:
     if path.name == "model":
         return hyperspn.load(path)
-    return resume(path.parent) if path.name == "checkpoint.pt" else ClusterMixture.load(path.parent)
+    return resume(path.parent) if path.name == "checkpoint.pt" else Mixture.load(path.parent)
 
 
 def damage_bytes(data: bytes, chance: random.Random) -> bytes:
@@ -240,7 +240,7 @@ def ending(path: Path, case: int) -> str:
 
 
 @torch.no_grad()
-def is_whole(model: Circuit | ClusterMixture) -> bool:
+def is_whole(model: Circuit | Mixture) -> bool:
     """Whether all worlds of a small discrete model sum to 1; of any model, whether all values unknown give log 1."""
     unknown = model.log_prob(torch.full((1, model.num_variables), torch.nan)).item()
     leaves = (model if isinstance(model, Circuit) else model.components[0]).leaves

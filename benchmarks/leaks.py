@@ -29,9 +29,9 @@ def circuits() -> dict[str, Circuit]:
     numeric = Numeric(Scale.fit(np.random.default_rng(0).normal(size=200).round(1)), members=4)
     families = [Categorical(2), Categorical(3), Gaussian(2)]
     return {
-        "native": HyperSPN(6, 2, 2, leaves=families * 2, engine="native"),
-        "layered": SPN(6, 2, 2, leaves=families * 2, engine="layered"),
-        "numbers": SPN(6, 2, 2, leaves=[*families, *[numeric] * 3]),
+        "native": HyperSPN(3, 2, 1, leaves=families, engine="native"),
+        "layered": SPN(3, 2, 1, leaves=families, engine="layered"),
+        "numbers": SPN(3, 2, 1, leaves=[Categorical(2), numeric, numeric]),
     }
 
 
@@ -40,7 +40,7 @@ def queries(circuit: Circuit) -> dict[str, Callable[[], object]]:
     holes = whole.double().masked_fill(
         torch.rand(whole.shape, generator=torch.Generator().manual_seed(1)) < 0.5, np.nan
     )
-    asked = torch.arange(6) < 2
+    asked = torch.arange(3) < 1
     return {
         "log_prob": lambda: circuit.log_prob(holes),
         "gradient": lambda: circuit.log_prob(holes).sum().backward(),

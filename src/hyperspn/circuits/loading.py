@@ -114,19 +114,7 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], known: dict[str
     structure = RegionGraph(config["num_variables"], **arrays, spare_sectors=config["spare_sectors"])
     distinct = [_named(known, family) for family in config["leaves"]]
     families = [distinct[index] for index in tensors.pop("leaves.family_of").tolist()]
-    widths, layer_size, product = (
-        [f.width for f in families],
-        config["layer_size"],
-        config.get("product", "elementwise"),
-    )
-    stored = sum(value.numel() for value in tensors.values())
-    _check_num_sectors(structure, layer_size, product, stored)
-    sectors = Sectors(structure, layer_size, widths, product)
-    if len(config["weights"].get("hidden", ())) > len(tensors):
-        raise ValueError(f"expected a network of {len(tensors)} parameters, found more layers")
-    weights = sectors.num_weights / len(structure.roots)
-    if config["weights"]["name"] == FactoredWeights.__name__ and weights > LARGEST_RATIO * stored:
-        raise ValueError(f"expected weights for {stored} parameters, found {weights:.0f} in a replica")
+    sectors = _sectors(config, structure, [family.width for family in families], tensors)
     with torch.device("meta"):
         circuit = Circuit(sectors, Leaves(families), _named(known, config["weights"], sectors), engine)
     expected = {name: tuple(value.shape) for name, value in circuit.state_dict().items()}
@@ -148,13 +136,24 @@ def _named(known: dict[str, Class], config: dict[str, Any], *arguments: Any) -> 
     return known[options.pop("name")](*arguments, **options)
 
 
-def _check_num_sectors(structure: RegionGraph, layer_size: int, product: str, stored: int) -> None:
-    """Refuses outer products of far more sectors than the file has numbers."""
+def _sectors(
+    config: dict[str, Any], structure: RegionGraph, widths: Sequence[int], tensors: dict[str, Tensor]
+) -> Sectors:
+    """The sectors of the circuit, unless they or its weights would need far more memory than the file is large."""
+    layer_size, product, source = config["layer_size"], config.get("product", "elementwise"), config["weights"]
+    stored = len(structure.children) + sum(value.numel() for value in tensors.values())
     rows = np.full(structure.num_regions, float(whole("layer_size", layer_size)))
     rows[structure.roots] = 1
-    sectors = (rows * np.maximum(structure.partition_counts, 1)).sum() * layer_size
-    if product == "outer" and sectors > LARGEST_RATIO * (stored + len(structure.children)):
-        raise ValueError(f"expected sectors for {stored} parameters, found {sectors:.0f}")
+    outer = (rows * np.maximum(structure.partition_counts, 1)).sum() * layer_size
+    if product == "outer" and outer > LARGEST_RATIO * stored:
+        raise ValueError(f"expected sectors for {stored} numbers, found {outer:.0f}")
+    sectors = Sectors(structure, layer_size, widths, product)
+    weights = sectors.num_weights / len(structure.roots)
+    if source["name"] == FactoredWeights.__name__ and weights > LARGEST_RATIO * stored:
+        raise ValueError(f"expected weights for {stored} numbers, found {weights:.0f} in a replica")
+    if len(source.get("hidden", ())) > len(tensors):
+        raise ValueError(f"expected a network of {len(tensors)} parameters, found more layers")
+    return sectors
 
 
 def _check_numbers(circuit: Circuit) -> None:
