@@ -8,7 +8,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from hyperspn.data import is_table, read_table, recognize
+from hyperspn.data import is_table, read_table, recognize, write_table
 from hyperspn.data.readers import MISSING, _is_tidy
 
 SHOP = """color,size,price,stock,sold
@@ -257,3 +257,23 @@ def test_files_that_are_no_tables(tmp_path):
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".feather", ".jsonl", ".npy"])
+def test_files_with_any_damage_end_in_one_kind_of_error(tmp_path, suffix):
+    columns = {"a": [1, 2, None, 4] * 5, "b": [1.5, 2.5, 3.5, None] * 5}
+    others = {"c": ["x", "y", None, "?"] * 5, "d": pa.array([1, 2, 3, None] * 5, "date32")}
+    path, generator = tmp_path / f"table{suffix}", np.random.default_rng(0)
+    write_table(pa.table(columns if suffix == ".npy" else columns | others), path)
+    content = np.frombuffer(path.read_bytes(), np.uint8)
+    failures = 0
+    for _ in range(100):
+        damaged, places = content.copy(), generator.integers(len(content), size=generator.integers(1, 5))
+        damaged[places] = generator.integers(256, size=len(places))
+        path.write_bytes(damaged[: generator.integers(len(content) // 2, len(content) + 1)].tobytes())
+        try:
+            found = read_table(path)
+            assert recognize(found, leave_out=False).encode(found).shape == (len(found), len(found.column_names))
+        except ValueError:
+            failures += 1
+    assert failures > 0

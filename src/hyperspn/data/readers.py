@@ -7,6 +7,8 @@ import gzip
 import io
 import os
 import sys
+import tokenize
+import warnings
 import zlib
 
 from collections import Counter, defaultdict
@@ -285,13 +287,20 @@ def _read_arrow(content: bytes, suffix: str) -> pa.Table:
     what, read = readers.get(suffix, ("an Arrow file", pyarrow.feather.read_table))
     try:
         table = read(pa.BufferReader(content))
+        table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"expected {what}, found another or a damaged one ({error})") from error
     return table
 
 
 def _read_npy(content: bytes, suffix: str) -> pa.Table:
-    return table_of(np.lib.format.read_array(io.BytesIO(content), allow_pickle=False))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    except (MemoryError, OverflowError, RecursionError, SyntaxError, TypeError, tokenize.TokenError) as error:
+        raise ValueError(f"expected an array of NumPy, found another file or a damaged one ({error})") from error
+    return table_of(array)
 
 
 READERS: dict[str, Callable[[bytes, str], Any]] = {

@@ -292,7 +292,8 @@ class _Values:
         kind = ("categorical" if few else "numeric") if self.wish.categories is None else "numeric"
         if (self.wish.kind or kind) == "categorical":
             counts = np.bincount(np.searchsorted(levels, known), minlength=len(levels))
-            plain = [int(level) if whole else level for level in levels.tolist()]
+            is_exact = whole and bool((np.abs(levels) <= EXACT).all())
+            plain = [int(level) if is_exact else level for level in levels.tolist()]
             return self._categorical(plain, counts)
         scale = Scale.fit(known, *self._bounds(known))
         self.facts |= {"kind": "date" if is_date else "numeric", "scale": scale, "decimals": scale.decimals}
