@@ -119,6 +119,13 @@ def test_bad_csv(tmp_path, content, message):
     assert message in str(error.value)
 
 
+def test_a_first_column_without_a_name(tmp_path):
+    notes = []
+    found = read(tmp_path, '"",a\n"1",x\n"2",y\n', notes=notes)
+    assert found.to_pydict() == {"column 0": ["1", "2"], "a": ["x", "y"]}
+    assert notes == ["the first column has no name: it is called 'column 0'"]
+
+
 def test_columns_are_dropped_before_they_are_looked_at(tmp_path):
     assert read(tmp_path, "a,b,a\n1,2,3\n", drop=["a"]).to_pydict() == {"b": ["2"]}
     assert read(tmp_path, ",b\n0,2\n1,3\n", drop=[""]).to_pydict() == {"b": ["2", "3"]}

@@ -61,12 +61,14 @@ def read_table(
         suffix = suffix or next((kind for magic, kind in MAGIC.items() if content.startswith(magic)), ".csv")
         table = _without(READERS[suffix](content, suffix), drop)
         del content
+        notes = [] if notes is None else notes
+        table = _named(table, notes)
         check_names(table.column_names)
         if len(table) == 0:
             raise ValueError("expected at least one row, found none")
         table = standard_table(table) if suffix in DELIMITERS else _trimmed(standard_table(table))
         words = MISSING if missing_values is None else ("", *missing_values)
-        return _with_holes(table, words, [] if notes is None else notes)
+        return _with_holes(table, words, notes)
     except ValueError as error:
         raise ValueError(f"{'standard input' if name == STANDARD_INPUT else name}: {error}") from error
 
@@ -102,6 +104,15 @@ def _without(table: pa.Table, drop: Collection[str]) -> pa.Table:
 def check_known(name: str, names: Sequence[str]) -> None:
     if name not in names:
         raise ValueError(f"expected the name of a column, found {name!r}{did_you_mean(name, names)}")
+
+
+def _named(table: pa.Table, notes: list[str]) -> pa.Table:
+    """The table with a name for its first column, which has none where row names were written with a table."""
+    names = table.column_names
+    if len(names) < 2 or names[0] or "column 0" in names:
+        return table
+    notes.append("the first column has no name: it is called 'column 0'")
+    return table.rename_columns(["column 0", *names[1:]])
 
 
 def _with_holes(table: pa.Table, words: Collection[str], notes: list[str]) -> pa.Table:
