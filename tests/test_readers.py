@@ -8,7 +8,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from hyperspn.data import is_table, read_table, recognize
+from hyperspn.data import is_table, read_table, recognize, write_table
 from hyperspn.data.readers import MISSING, _is_tidy
 
 SHOP = """color,size,price,stock,sold
@@ -117,6 +117,13 @@ def test_bad_csv(tmp_path, content, message):
     with pytest.raises(ValueError, match=r"table.csv: ") as error:
         read(tmp_path, content)
     assert message in str(error.value)
+
+
+def test_a_first_column_without_a_name(tmp_path):
+    notes = []
+    found = read(tmp_path, '"",a\n"1",x\n"2",y\n', notes=notes)
+    assert found.to_pydict() == {"column 0": ["1", "2"], "a": ["x", "y"]}
+    assert notes == ["the first column has no name: it is called 'column 0'"]
 
 
 def test_columns_are_dropped_before_they_are_looked_at(tmp_path):
@@ -257,3 +264,23 @@ def test_files_that_are_no_tables(tmp_path):
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".feather", ".jsonl", ".npy"])
+def test_files_with_any_damage_end_in_one_kind_of_error(tmp_path, suffix):
+    columns = {"a": [1, 2, None, 4] * 5, "b": [1.5, 2.5, 3.5, None] * 5}
+    others = {"c": ["x", "y", None, "?"] * 5, "d": pa.array([1, 2, 3, None] * 5, "date32")}
+    path, generator = tmp_path / f"table{suffix}", np.random.default_rng(0)
+    write_table(pa.table(columns if suffix == ".npy" else columns | others), path)
+    content = np.frombuffer(path.read_bytes(), np.uint8)
+    failures = 0
+    for _ in range(100):
+        damaged, places = content.copy(), generator.integers(len(content), size=generator.integers(1, 5))
+        damaged[places] = generator.integers(256, size=len(places))
+        path.write_bytes(damaged[: generator.integers(len(content) // 2, len(content) + 1)].tobytes())
+        try:
+            found = read_table(path)
+            assert recognize(found, leave_out=False).encode(found).shape == (len(found), len(found.column_names))
+        except ValueError:
+            failures += 1
+    assert failures > 0

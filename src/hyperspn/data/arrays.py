@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from math import nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from .spelling import Spelling
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
 FALSE, TRUE = ("false", "f", "no", "n"), ("true", "t", "yes", "y")
 
 
@@ -65,14 +68,28 @@ def to_numpy(values: Any) -> NDArray[np.float64]:
     return np.array(values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False))
 
 
+def levels_of(values: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
+    """The different strings or booleans of a column, and the number of each value among them, (rows,); -1 if missing."""
+    import pyarrow as pa
+
+    chunks = values.dictionary_encode().chunks
+    if not chunks:
+        return pa.array([], values.type), np.empty(0, np.int32)
+    return chunks[-1].dictionary, np.concatenate([np.asarray(chunk.indices.fill_null(-1)) for chunk in chunks])
+
+
 def on_levels(function: Any, values: pa.ChunkedArray) -> NDArray[np.float64]:
     """What a function makes of strings: it is called once with each that differs."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    levels, places = levels_of(values)
+    return np.append(to_numpy(function(levels)), nan)[places]
 
-    levels = pc.unique(values).drop_null()
-    numbers = np.append(to_numpy(function(levels)), nan)
-    return numbers[to_numpy(pc.fill_null(pc.index_in(values, value_set=levels), pa.scalar(len(levels), pa.int32())))]
+
+def in_threads(function: Callable[..., T], *columns: Iterable[Any]) -> list[T]:
+    """What a function makes of each column, as many at a time as Arrow has threads."""
+    import pyarrow as pa
+
+    with ThreadPoolExecutor(pa.cpu_count()) as pool:
+        return list(pool.map(function, *columns))
 
 
 def without_nan(values: Any) -> Any:

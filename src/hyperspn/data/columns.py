@@ -172,8 +172,12 @@ class Column:
         """Dates and times in the column's own format, or as ISO 8601 has them."""
         import pyarrow.compute as pc
 
-        formats = [*([self.format] if self.format else []), *map(DateFormat, ISO)]
-        return pc.coalesce(*(each.parse(text) for each in formats))
+        seconds = None if self.format is None else self.format.parse(text)
+        for pattern in ISO:
+            if seconds is None or seconds.null_count:
+                parsed = DateFormat(pattern).parse(text)
+                seconds = parsed if seconds is None else pc.coalesce(seconds, parsed)
+        return seconds
 
     def decode(self, codes: NDArray[np.floating], seed: int | None = None) -> pa.Array:
         """The values that codes or numbers stand for, (rows,), null for NaN and for "missing".

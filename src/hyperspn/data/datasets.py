@@ -75,7 +75,7 @@ def load_dataset(
     if name in BENCHMARKS:
         return _benchmark(name, data_folder(data_dir))
     if Path(name).is_dir():
-        return _own(Path(name))
+        return _read_folder(Path(name))
     raise ValueError(f"expected the name of a data set or a folder, found {name!r}{did_you_mean(name, BENCHMARKS)}")
 
 
@@ -178,27 +178,27 @@ def _download(name: str, split: str) -> Path:
             path=Path(pooch.os_cache("hyperspn"), collection, name),
         )
     except OSError as error:
-        raise OSError(f"expected to download {url}, found {type(error).__name__}: {advice}") from error
+        raise OSError(f"{url} cannot be downloaded ({type(error).__name__}): {advice}") from error
     except ValueError as error:
         raise ValueError(f"expected sha256 {sha256} of {url}, found another file: {advice}") from error
     return Path(path)
 
 
-def _own(folder: Path) -> Dataset:
+def _read_folder(folder: Path) -> Dataset:
     """A folder with ``<name>.{train,valid,test}.data``, named like the folder or in any one way."""
     endings = (".train.data", ".train.data.gz")
     files = [path.name for path in folder.iterdir() if path.name.endswith(endings)]
     names = {file.removesuffix(".gz").removesuffix(".train.data") for file in files}
-    own = folder.resolve().name
-    names = {own} if own in names else names
+    same = folder.resolve().name
+    names = {same} if same in names else names
     if len(names) != 1:
-        found = ", ".join(sorted(names)) or "none"
-        raise ValueError(f"expected one data set <name>.{{train,valid,test}}.data in {folder}, found {found}")
+        listed = ", ".join(sorted(names)) or "none"
+        raise ValueError(f"expected one data set <name>.{{train,valid,test}}.data in {folder}, found {listed}")
     name = names.pop()
     data = Dataset(*(_read(_needed(folder, name, split)) for split in SPLITS))
     if len({part.shape[1] for part in data}) > 1:
-        found = ", ".join(f"{part.shape[1]} in {split}" for split, part in zip(SPLITS, data, strict=True))
-        raise ValueError(f"expected equally many variables in the files of {folder}, found {found}")
+        widths = ", ".join(f"{part.shape[1]} in {split}" for split, part in zip(SPLITS, data, strict=True))
+        raise ValueError(f"expected equally many variables in the files of {folder}, found {widths}")
     return data
 
 
@@ -215,9 +215,7 @@ def _read(path: Path) -> NDArray[np.uint8]:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
             content = file.read()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(
-            f"expected a whole gzip file, found a damaged one at {path}: copy or fetch it again"
-        ) from error
+        raise ValueError(f"the gzip file {path} is damaged: copy or fetch it again") from error
     content = content.replace(b"\r\n", b"\n").rstrip(b"\n") + b"\n"
     width = content.index(b"\n") + 1
     if len(content) % width == 0:
@@ -226,10 +224,10 @@ def _read(path: Path) -> NDArray[np.uint8]:
         if (values < 2).all() and (ends[:, :-1] == ord(",")).all() and (ends[:, -1:] == ord("\n")).all():
             return values
     number, line = _first_misfit(content.split(b"\n"))
-    found = line[:40].decode(errors="replace")
+    shown = line[:40].decode(errors="replace")
     raise ValueError(
-        f"expected 0 or 1 with commas, equally many in every line, found {found!r} in line {number} of {path}: "
-        f"mend the file, or give other tables as .csv, .tsv, .parquet or .npy"
+        f"expected 0 or 1 with commas, equally many in every line, found {shown!r} in line {number} of {path}: "
+        f"fix the file, or give other tables as .csv, .tsv, .parquet or .npy"
     )
 
 

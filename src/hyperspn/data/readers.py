@@ -7,6 +7,8 @@ import gzip
 import io
 import os
 import sys
+import tokenize
+import warnings
 import zlib
 
 from collections import Counter, defaultdict
@@ -16,7 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from numpy.typing import NDArray
+
 from ..checks import counted, did_you_mean
+from .arrays import in_threads
 from .frames import MISSING, check_names, standard_table, table_of
 
 if TYPE_CHECKING:
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 GUESSED = (",", ";", "\t")
 MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".feather", b"\x93NUMPY": ".npy", b"{": ".jsonl"}
-BLOCK = 1 << 24
+BLOCK = 1 << 21
 STANDARD_INPUT = "-"
 
 
@@ -55,11 +60,15 @@ def read_table(
         content = _content(name)
         suffix = suffix or next((kind for magic, kind in MAGIC.items() if content.startswith(magic)), ".csv")
         table = _without(READERS[suffix](content, suffix), drop)
+        del content
+        notes = [] if notes is None else notes
+        table = _named(table, notes)
         check_names(table.column_names)
         if len(table) == 0:
             raise ValueError("expected at least one row, found none")
+        table = standard_table(table) if suffix in DELIMITERS else _trimmed(standard_table(table))
         words = MISSING if missing_values is None else ("", *missing_values)
-        return _with_holes(standard_table(table), words, [] if notes is None else notes)
+        return _with_holes(table, words, notes)
     except ValueError as error:
         raise ValueError(f"{'standard input' if name == STANDARD_INPUT else name}: {error}") from error
 
@@ -97,30 +106,52 @@ def check_known(name: str, names: Sequence[str]) -> None:
         raise ValueError(f"expected the name of a column, found {name!r}{did_you_mean(name, names)}")
 
 
+def _named(table: pa.Table, notes: list[str]) -> pa.Table:
+    """The table with a name for its first column, which has none where row names were written with a table."""
+    names = table.column_names
+    if len(names) < 2 or names[0] or "column 0" in names:
+        return table
+    notes.append("the first column has no name: it is called 'column 0'")
+    return table.rename_columns(["column 0", *names[1:]])
+
+
 def _with_holes(table: pa.Table, words: Collection[str], notes: list[str]) -> pa.Table:
-    """The table with trimmed strings, and null where a string means that a value is missing."""
+    """The table with null where a string means that a value is missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     listed, places, counts = pa.array(list(words)), defaultdict(list), Counter[str]()
-    for i, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+
+    def with_holes(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, list[dict[str, Any]]]:
         if not pa.types.is_string(column.type):
-            continue
-        trimmed = pc.utf8_trim_whitespace(column)
-        known = pc.is_null(pc.index_in(trimmed, value_set=listed))
-        if not pc.all(known).as_py():
-            holes = trimmed.filter(pc.invert(known))
-            for word, count in ((entry["values"], entry["counts"]) for entry in pc.value_counts(holes).to_pylist()):
-                counts[word] += count
-                places[word].append(name)
-            trimmed = pc.if_else(known, trimmed, None)
-        table = table.set_column(i, name, trimmed)
+            return column, []
+        missing = pc.is_in(column, value_set=listed)
+        if not pc.any(missing).as_py():
+            return column, []
+        return pc.if_else(missing, None, column), pc.value_counts(column.filter(missing)).to_pylist()
+
+    columns, holes = zip(*in_threads(with_holes, table.columns), strict=True)
+    for name, entries in zip(table.column_names, holes, strict=True):
+        for entry in entries:
+            counts[entry["values"]] += entry["counts"]
+            places[entry["values"]].append(name)
     notes += [
         f"{word!r} counts as missing: {counted(count, 'cell')} of {_listed(places[word])}"
         for word, count in counts.most_common()
         if word
     ]
-    return table
+    return pa.table(list(columns), table.column_names)
+
+
+def _trimmed(table: pa.Table) -> pa.Table:
+    """The table without blanks around its strings."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def trim(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        return pc.utf8_trim_whitespace(column) if pa.types.is_string(column.type) else column
+
+    return pa.table(in_threads(trim, table.columns), table.column_names)
 
 
 def _listed(names: list[str], most: int = 5) -> str:
@@ -131,28 +162,37 @@ def _read_csv(content: bytes, suffix: str) -> pa.Table:
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
-    content = content.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
-    if not content:
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    content = content.rstrip(b"\r\n") if content.endswith((b"\n\n", b"\n\r\n")) else content
+    if not content or content.isspace():
         raise ValueError("expected a header and rows, found an empty file")
     delimiter = _delimiter(content, DELIMITERS.get(suffix, ","))
     tidy = content if _is_tidy(content, delimiter) else _tidied(content, delimiter)
     names, start = _header(tidy, delimiter)
-    if len(names) > 1 and (b"\n\n" in tidy or b"\n\r" in tidy):  # an empty line, or a cell with one
-        _check_lines(content, delimiter)
     columns = [str(i) for i in range(len(names))]
     if start == len(tidy):
         return pa.table([pa.array([], "string")] * len(names), names)
+    rows = pa.py_buffer(tidy).slice(start)
+    parsing = arrow_csv.ParseOptions(
+        delimiter=delimiter, newlines_in_values=b'"' in tidy, ignore_empty_lines=len(names) > 1
+    )
+    strings = arrow_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=False)
     try:
-        table = arrow_csv.read_csv(
-            pa.BufferReader(pa.py_buffer(tidy).slice(start)),
-            arrow_csv.ReadOptions(column_names=columns, block_size=BLOCK),
-            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in tidy, ignore_empty_lines=False),
-            arrow_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=False),
-        )
+        for block in (BLOCK, len(tidy)):
+            try:
+                reading = arrow_csv.ReadOptions(column_names=columns, block_size=block)
+                table = arrow_csv.read_csv(pa.BufferReader(rows), reading, parsing, strings)
+                break
+            except pa.ArrowInvalid as error:
+                if "straddl" not in str(error):  # a row that is longer than the block
+                    raise
     except pa.ArrowInvalid as error:
         _check_lines(content, delimiter)
         raise ValueError(f"expected cells with {delimiter!r} between, found a fault: {error}") from error
-    return table.rename_columns(names)
+    if len(names) > 1 and len(table) != tidy.count(b"\n", start) + (not tidy.endswith(b"\n")):
+        _check_lines(content, delimiter)  # there is an empty line, or a cell of several lines
+    table = table.rename_columns(names)
+    return _trimmed(table) if _has_blanks(tidy, delimiter) else table
 
 
 def _delimiter(content: bytes, usual: str) -> str:
@@ -177,17 +217,36 @@ def _is_tidy(content: bytes, delimiter: str, block: int = BLOCK) -> bool:
     """Whether quotes stand only around whole cells, and in pairs within: then all readers agree about them."""
     if b'"' not in content:
         return b"\n" in content or b"\r" not in content
-    text, edge = np.frombuffer(content, np.uint8), np.zeros(256, bool)
-    edge[list(b'"\r\n' + delimiter.encode())] = True
+    text, is_edge = np.frombuffer(content, np.uint8), _edges(delimiter)
     opened = 0
     for start in range(0, len(text), block):
         quotes = start + np.flatnonzero(text[start : start + block] == ord('"'))
-        before = text[(quotes[opened::2] - 1).clip(0)]
-        after = text[(quotes[1 - opened :: 2] + 1).clip(max=len(text) - 1)]
-        if not (edge[before].all() and edge[after].all()):
+        before, after = _neighbors(text, quotes[opened::2])[0], _neighbors(text, quotes[1 - opened :: 2])[1]
+        if not (is_edge[before].all() and is_edge[after].all()):
             return False
         opened = (opened + len(quotes)) % 2
     return opened == 0
+
+
+def _has_blanks(content: bytes, delimiter: str, block: int = BLOCK) -> bool:
+    """Whether a cell may begin or end with a blank: with one of ASCII, or with any other character."""
+    text, is_edge = np.frombuffer(content, np.uint8), _edges(delimiter)
+    for start in range(0, len(text), block):
+        unusual = start + np.flatnonzero(text[start : start + block] - np.uint8(33) > 127 - 33)
+        before, after = _neighbors(text, unusual[~is_edge[text[unusual]]])
+        if is_edge[before].any() or is_edge[after].any():
+            return True
+    return bool(text[-1] == ord(" ") or text[-1] > 127)
+
+
+def _edges(delimiter: str) -> NDArray[np.bool_]:
+    """Which bytes may stand before and after a cell, (256,)."""
+    return np.isin(np.arange(256), list(b'"\r\n' + delimiter.encode()))
+
+
+def _neighbors(text: NDArray[np.uint8], places: NDArray[np.intp]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """The bytes before and after; at the ends of the text the byte itself."""
+    return text[(places - 1).clip(0)], text[(places + 1).clip(max=len(text) - 1)]
 
 
 def _tidied(content: bytes, delimiter: str) -> bytes:
@@ -238,13 +297,21 @@ def _read_arrow(content: bytes, suffix: str) -> pa.Table:
     }
     what, read = readers.get(suffix, ("an Arrow file", pyarrow.feather.read_table))
     try:
-        return read(pa.BufferReader(content))
+        table = read(pa.BufferReader(content))
+        table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"expected {what}, found another or a damaged one ({error})") from error
+    return table
 
 
 def _read_npy(content: bytes, suffix: str) -> pa.Table:
-    return table_of(np.lib.format.read_array(io.BytesIO(content), allow_pickle=False))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    except (MemoryError, OverflowError, RecursionError, SyntaxError, TypeError, tokenize.TokenError) as error:
+        raise ValueError(f"expected an array of NumPy, found another file or a damaged one ({error})") from error
+    return table_of(array)
 
 
 READERS: dict[str, Callable[[bytes, str], Any]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import counted
-from .arrays import numbers_of, to_numpy, without_nan
+from .arrays import in_threads, levels_of, numbers_of, to_numpy, without_nan
 from .columns import Column
 from .dates import UNITS, DateFormat, find_formats, seconds_of, unit_of
 from .readers import check_known
@@ -84,8 +85,11 @@ def recognize(
     listed = missing_as_data if isinstance(missing_as_data, Collection) else ()
     for name in (*listed, *categories, *kinds, *bounds):
         check_known(name, table.column_names)
-    columns, left_out = [], []
-    for name, values in zip(table.column_names, table.columns, strict=True):
+    is_train = np.full(len(table), train is None)
+    is_train[[] if train is None else train] = True
+
+    def column(name: str, values: pa.ChunkedArray) -> tuple[Column | str, list[str]]:
+        """The column, or why it is left out, and notes."""
         wish = Wish(
             _kind(name, kinds.get(name)),
             bounds.get(name),
@@ -94,13 +98,22 @@ def recognize(
             leave_out,
             missing_as_data is True or name in listed,
         )
+        told: list[str] = []
         try:
-            columns.append(_Values(name, without_nan(values), train, wish, notes).column())
+            return _Values(name, without_nan(values), is_train, wish, told).column(), told
         except UnsuitableError as reason:
             if not leave_out:
                 raise ValueError(f"{reason} in column {name!r}: drop or fix the column") from None
-            left_out.append((name, str(reason)))
-            notes.append(f"column {name!r} is left out: {reason}")
+            return str(reason), [*told, f"column {name!r} is left out: {reason}"]
+
+    columns, left_out = [], []
+    recognized_columns = in_threads(column, table.column_names, table.columns)
+    for name, (recognized, told) in zip(table.column_names, recognized_columns, strict=True):
+        notes += told
+        if isinstance(recognized, Column):
+            columns.append(recognized)
+        else:
+            left_out.append((name, recognized))
     if not columns:
         raise ValueError(f"there is no column to model: {'; '.join(f'{name!r} has {why}' for name, why in left_out)}")
     return Schema(tuple(columns), tuple(left_out))
@@ -119,7 +132,7 @@ class _Values:
         self,
         name: str,
         values: pa.ChunkedArray,
-        train: NDArray[np.integer] | None,
+        train: NDArray[np.bool_],
         wish: Wish,
         notes: list[str],
     ) -> None:
@@ -128,19 +141,31 @@ class _Values:
         self.name, self.values, self.wish, self.notes = name, values, wish, notes
         self.is_text = pa.types.is_string(values.type)
         self.known = np.asarray(values.is_valid())
-        self.train = np.arange(len(values)) if train is None else train
-        self.facts: dict[str, Any] = {"name": name, "type": "" if self.is_text else str(values.type)}
+        self.train = train & self.known
+        has_holes = wish.missing_as_data and bool((train & ~self.known).any())
+        self.facts: dict[str, Any] = {
+            "name": name,
+            "type": "" if self.is_text else str(values.type),
+            "missing_as_data": has_holes,
+        }
 
     def column(self) -> Column:
         if self.wish.kind == "drop":
             raise UnsuitableError("dropped as asked for")
-        if not self.known[self.train].any():
+        if not self.train.any():
             raise UnsuitableError("only missing values")
-        self.facts["missing_as_data"] = self.wish.missing_as_data and not self.known[self.train].all()
         if self.wish.categories is not None and len(self.wish.categories):
             return self._given_categories(self.wish.categories)
         numbers = None if self.wish.kind == "categorical" and self.is_text else self._numbers()
         return self._text() if numbers is None else self._numeric(numbers)
+
+    @cached_property
+    def levels(self) -> tuple[pa.Array, NDArray[np.int32]]:
+        """The different values as strings or booleans, and the number of each value among them, (rows,)."""
+        import pyarrow as pa
+
+        stays = self.is_text or pa.types.is_boolean(self.values.type)
+        return levels_of(self.values if stays else self.values.cast(pa.string()))
 
     def _given_categories(self, given: Sequence[Any]) -> Column:
         plain = {value.item() if isinstance(value, np.generic) else value for value in given}
@@ -164,25 +189,23 @@ class _Values:
         return numbers
 
     def _numbers_of_text(self) -> NDArray[np.float64] | None:
-        import pyarrow.compute as pc
-
-        levels = pc.unique(self.values).drop_null()
         kind = self.wish.kind
         if kind == "numeric" or (self.wish.categories is not None and len(self.wish.categories) == 0):
             return self._forced_numbers()
         if kind == "date" or (kind or "").startswith("%"):
-            return self._dates(levels, required=True)
+            return self._dates(required=True)
         if not self.wish.numeric_strings:
             return None
-        spelling = find_spelling(levels)
-        if spelling is None:
-            self._tell_numbers_among_strings(levels)
-            return self._dates(levels)
-        numbers = self._finite(numbers_of(self.values, spelling))
-        if is_too_long(levels, numbers):
+        spelled = find_spelling(self.values.drop_null() if self.values.null_count else self.values)
+        if spelled is None:
+            self._tell_numbers_among_strings()
+            return self._dates()
+        numbers = np.full(len(self.values), np.nan)
+        numbers[self.known] = to_numpy(spelled[1])
+        if is_too_long(self.values, self._finite(numbers)):
             self.notes.append(f"column {self.name!r} has whole numbers above 2^53, which are seen as strings")
             return None
-        return self._spelled(spelling, numbers)
+        return self._spelled(spelled[0], numbers)
 
     def _spelled(self, spelling: Spelling, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         if not spelling.is_plain:
@@ -203,24 +226,21 @@ class _Values:
                 f"expected numbers in column {self.name!r}, found {self.values[int(strange.argmax())].as_py()!r}"
             )
         self.known = ~np.isnan(numbers)
+        self.train &= self.known
         return self._spelled(best, numbers)
 
-    def _tell_numbers_among_strings(self, levels: pa.Array) -> None:
-        strange = levels.filter(Spelling().parse(levels).is_null())
-        if 0 < len(strange) <= FEW_STRANGE and len(levels) - len(strange) > FEW_ROWS:
-            counts = {word: int(np.sum(np.asarray(self._cells(word)))) for word in strange.to_pylist()}
+    def _tell_numbers_among_strings(self) -> None:
+        levels, codes = self.levels
+        strange = np.flatnonzero(np.asarray(Spelling().parse(levels).is_null()))
+        if len(strange) <= FEW_STRANGE and len(levels) - len(strange) > FEW_ROWS:
+            counts = {levels[i].as_py(): int((codes == i).sum()) for i in strange.tolist()}
             listed = ", ".join(f"{word!r} ({counted(count, 'cell')})" for word, count in counts.items())
             self.notes.append(
                 f"column {self.name!r} has numbers but for {listed}: count them as missing, or they make it a column of strings"
             )
 
-    def _cells(self, word: str) -> pa.ChunkedArray:
-        import pyarrow.compute as pc
-
-        return pc.fill_null(pc.equal(self.values, word), False)
-
-    def _dates(self, levels: pa.Array, required: bool = False) -> NDArray[np.float64] | None:
-        kind = self.wish.kind or ""
+    def _dates(self, required: bool = False) -> NDArray[np.float64] | None:
+        kind, levels = self.wish.kind or "", self.levels[0]
         formats = find_formats(levels)
         if kind.startswith("%"):
             formats = [each for each in formats if each.pattern == kind]
@@ -258,7 +278,7 @@ class _Values:
     def _numeric(self, numbers: NDArray[np.float64]) -> Column:
         import pyarrow as pa
 
-        known = numbers[self.train][self.known[self.train]]
+        known = numbers[self.train]
         levels = np.sort(pa.array(known).unique().to_numpy())
         whole = bool((levels == np.floor(levels)).all())
         is_date = "unit" in self.facts
@@ -272,7 +292,8 @@ class _Values:
         kind = ("categorical" if few else "numeric") if self.wish.categories is None else "numeric"
         if (self.wish.kind or kind) == "categorical":
             counts = np.bincount(np.searchsorted(levels, known), minlength=len(levels))
-            plain = [int(level) if whole else level for level in levels.tolist()]
+            is_exact = whole and bool((np.abs(levels) <= EXACT).all())
+            plain = [int(level) if is_exact else level for level in levels.tolist()]
             return self._categorical(plain, counts)
         scale = Scale.fit(known, *self._bounds(known))
         self.facts |= {"kind": "date" if is_date else "numeric", "scale": scale, "decimals": scale.decimals}
@@ -288,14 +309,8 @@ class _Values:
         return (0.0, 86400 / UNITS[self.facts["unit"]] - 1) if is_time else (None, None)
 
     def _text(self) -> Column:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        is_bool = pa.types.is_boolean(self.values.type)
-        values = self.values if is_bool or self.is_text else self.values.cast(pa.string())
-        levels = pc.unique(values).drop_null()
-        codes = np.asarray(pc.fill_null(pc.index_in(values, value_set=levels), len(levels)))
-        counts = np.bincount(codes[self.train], minlength=len(levels) + 1)[:-1]
+        levels, codes = self.levels
+        counts = np.bincount(codes[self.train], minlength=len(levels))
         known = int(self.known.sum())
         if self.wish.kind is None and len(levels) > max(FEW_ROWS, KEY_SHARE * known):
             raise UnsuitableError(f"{len(levels):,} different strings in {known:,} rows, like {levels[0].as_py()!r}")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import did_you_mean
+from .arrays import in_threads
 from .columns import Column
 from .frames import check_names
 from .readers import check_known
@@ -80,9 +81,16 @@ class Schema:
             if notes is not None:
                 notes.append(f"there is no column {name!r}: it counts as missing{hint}")
         x = np.full((len(table), len(self.columns)), nan)
-        for variable, column in enumerate(self.columns):
+
+        def encode(variable: int, column: Column) -> list[str]:
+            told: list[str] = []
             if column.name not in absent:
-                x[:, variable] = column.encode(table.column(column.name), strict, notes)
+                x[:, variable] = column.encode(table.column(column.name), strict, told)
+            return told
+
+        for told in in_threads(encode, range(len(self.columns)), self.columns):
+            if notes is not None:
+                notes += told
         return x
 
     def decode(self, x: NDArray[np.floating], seed: int | None = None) -> pa.Table:

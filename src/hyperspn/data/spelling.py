@@ -52,6 +52,11 @@ class Spelling:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        if self.is_plain and not _has_leading_zeros(text):
+            try:
+                return pc.cast(text, pa.float64())
+            except pa.ArrowInvalid:
+                pass
         fits = pc.match_substring_regex(text, self._pattern())
         if not pc.all(fits).as_py():
             text = pc.if_else(fits, text, None)
@@ -80,12 +85,14 @@ class Spelling:
         return rf"^{re.escape(self.prefix)}[+-]?(?:{number}{power}{infinite}){re.escape(self.suffix)}$"
 
 
-def find_spelling(text: pa.Array) -> Spelling | None:
-    """The spelling in which every one of these different strings is a number, if there is one.
+def find_spelling(text: pa.ChunkedArray) -> tuple[Spelling, pa.ChunkedArray] | None:
+    """The spelling in which all these strings are numbers, none of them missing, and the numbers; nothing if there is none.
 
     A comma separates thousands only if it does so wherever it stands, and in every number that is large enough.
     """
-    ends = re.fullmatch(r"([^\d+.,-]?)[+-]?[\d.,].*?([^\d.,]*)", text[0].as_py(), re.ASCII | re.DOTALL)
+    ends = re.fullmatch(
+        r"([^\d+.,-]?)[+-]?(?:[\d.,].*?|(?i:inf|infinity))([^\d.,]*)", text[0].as_py(), re.ASCII | re.DOTALL
+    )
     if ends is None:
         return None
     prefix, suffix = (
@@ -93,8 +100,8 @@ def find_spelling(text: pa.Array) -> Spelling | None:
     )
     for decimal, thousands in STYLES:
         spelling = Spelling(decimal, thousands, prefix, suffix)
-        if all(spelling.parse(part).null_count == 0 for part in (text[:1], text[:100], text)):
-            return spelling if spelling.is_plain else replace(spelling, places=_places(spelling, text))
+        if spelling.parse(text[:100]).null_count == 0 and (numbers := spelling.parse(text)).null_count == 0:
+            return spelling if spelling.is_plain else replace(spelling, places=_places(spelling, text)), numbers
     return None
 
 
@@ -120,3 +127,16 @@ def _without_plus(text: pa.ChunkedArray) -> pa.ChunkedArray:
 
     signed = pc.any(pc.starts_with(text, "+")).as_py()
     return pc.replace_substring_regex(text, r"^\+", "") if signed else text
+
+
+def _has_leading_zeros(text: pa.ChunkedArray) -> bool:
+    """Whether any string begins like ``007`` or ``-007``, and not like ``0.5``."""
+    import pyarrow.compute as pc
+
+    for sign in ("", "-"):
+        zeros = pc.starts_with(text, f"{sign}0")
+        if pc.any(zeros).as_py():
+            longer = pc.and_(zeros, pc.greater(pc.binary_length(text), len(sign) + 1))
+            if pc.any(pc.and_not(longer, pc.starts_with(text, f"{sign}0."))).as_py():
+                return True
+    return False

@@ -10,6 +10,7 @@ import numpy as np
 
 from numpy.typing import NDArray
 
+from ..checks import did_you_mean
 from . import datasets
 from .arrays import numbers_of
 from .columns import Column
@@ -128,5 +129,8 @@ def _load_dataset(source: str, seed: int, drop: Sequence[str], data_dir: str | N
         raise ValueError(f"expected a table {', '.join(READERS)}, found {source}")
     if drop:
         raise ValueError(f"expected a table to drop columns from, found the data set {source!r}")
+    if source not in datasets.BENCHMARKS and not Path(source).is_dir():
+        hint = did_you_mean(source, (*TABLES, *datasets.BENCHMARKS))
+        raise ValueError(f"expected a table, a folder or the name of a data set, found {source!r}{hint}")
     data = datasets.load_dataset(source, seed, data_dir)
     return Splits(Schema(tuple(Column(str(i), "categorical", (0, 1)) for i in range(data.train.shape[1]))), *data)
