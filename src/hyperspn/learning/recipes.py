@@ -224,11 +224,15 @@ def search(
     if place and trials:
         check_search(place, trials, recipes)
     names, found = list(recipes), list[Trained]()
+
+    def noted(name: str) -> dict[str, Any]:
+        return {**options, "notes": {**options.get("notes", {}), "recipe": name}}
+
     for label, (part, remaining) in ROUNDS.items():
         if part == 1 or len(names) > remaining:
             places = {name: trials / label / name if trials else place for name in names}
             runs = [
-                Trained(*recipes[name].train(train, valid, leaves, part=part, folder=own, **options), name, own)
+                Trained(*recipes[name].train(train, valid, leaves, part=part, folder=own, **noted(name)), name, own)
                 for name, own in places.items()
             ]
             names = [run.name for run in sorted(runs, key=lambda run: -run.value)[:remaining]]
