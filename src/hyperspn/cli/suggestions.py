@@ -18,7 +18,8 @@ def suggestions(schema: Schema, run: str, data: str, train: NDArray[np.floating]
     """Three commands: a question, samples under an event, and holes filled, or another question."""
     columns = list(schema.columns)
     categorical = [column for column in columns if not column.is_numeric and column.size <= 20]
-    target = (categorical or columns)[-1]
+    words = [column for column in categorical if isinstance(column.categories[0], str)]
+    target = (words or categorical or columns)[-1]
     known = next((column for column in columns if column.is_numeric and column is not target), columns[0])
     events = [_event(column, train[:, columns.index(column)]) for column in (known, target)]
     folder = shlex.quote(run)
