@@ -14,6 +14,7 @@ import torch
 
 from safetensors import safe_open
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from ..checks import whole
 from ..leaves import Binomial, Categorical, Gaussian, Histogram, LeafFamily, Leaves, Numeric
@@ -35,6 +36,7 @@ CLASSES: tuple[Class, ...] = (
 )
 MIXTURE = "mixture.safetensors"
 LARGEST_RATIO = 1000  # of sectors, or of a replica's weights where these are numbered, to the numbers in the file
+LEAVES_PER_PARAMETER = 10  # those of numbers have point masses, which have none
 
 
 def load(path: str | os.PathLike[str], engine: str = "auto", classes: Sequence[Class] = ()) -> Circuit:
@@ -108,7 +110,7 @@ def _read(path: str | os.PathLike[str], what: str) -> tuple[dict[str, str], dict
 
 
 def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], known: dict[str, Class], engine: str) -> Circuit:
-    """Builds the circuit without memory for its parameters, and puts those of the file in, if they fit."""
+    """Builds the circuit without memory for its weights' parameters, and puts those of the file in, if they fit."""
     prefix = "structure."
     arrays = {name.removeprefix(prefix): tensors.pop(name).numpy() for name in list(tensors) if name.startswith(prefix)}
     structure = RegionGraph(config["num_variables"], **arrays, spare_sectors=config["spare_sectors"])
@@ -127,8 +129,12 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], known: dict[str
     weights = sectors.num_weights / len(structure.roots)
     if config["weights"]["name"] == FactoredWeights.__name__ and weights > LARGEST_RATIO * stored:
         raise ValueError(f"expected weights for {stored} parameters, found {weights:.0f} in a replica")
-    with torch.device("meta"):
-        circuit = Circuit(sectors, Leaves(families), _named(known, config["weights"], sectors), engine)
+    of_leaves = sum(family.width * family.num_parameters for family in families)
+    if of_leaves > LEAVES_PER_PARAMETER * stored:
+        raise ValueError(f"expected leaves for {stored} parameters, found {of_leaves}")
+    leaves = Leaves(families)
+    with torch.device("meta"), Hollow():
+        circuit = Circuit(sectors, leaves, _named(known, config["weights"], sectors), engine)
     expected = {name: tuple(value.shape) for name, value in circuit.state_dict().items()}
     shapes = {name: tuple(value.shape) for name, value in tensors.items()}
     if expected != shapes:
@@ -155,6 +161,16 @@ def _check_num_sectors(structure: RegionGraph, layer_size: int, product: str, st
     sectors = (rows * np.maximum(structure.partition_counts, 1)).sum() * layer_size
     if product == "outer" and sectors > LARGEST_RATIO * (stored + len(structure.children)):
         raise ValueError(f"expected sectors for {stored} parameters, found {sectors:.0f}")
+
+
+class Hollow(TorchFunctionMode):
+    """Takes random numbers on the meta device for what they are, shapes; on its own torch imports its compiler for them."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.rand, torch.randn):
+            return torch.empty(*args, **(kwargs or {}))
+        is_scaled = func is Tensor.mul and not isinstance(args[1], Tensor)
+        return args[0] if is_scaled else func(*args, **(kwargs or {}))
 
 
 def _check_numbers(circuit: Circuit) -> None:

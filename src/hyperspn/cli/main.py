@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from typing import Annotated
+from importlib.abc import MetaPathFinder
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +16,7 @@ from . import asking, columns, paper, query, training
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 DEBUG = "--debug"
+WITHOUT_PANDAS = ("columns", "evaluate", "impute", "query", "sample")
 
 app = typer.Typer(
     help="Learn the joint distribution of a table's columns, and ask it anything: exact probabilities, samples, imputation.",
@@ -23,6 +25,24 @@ app = typer.Typer(
 )
 for commands in (training, columns, query, asking, paper):
     app.add_typer(commands.app)
+
+
+class Without(MetaPathFinder):
+    """Hides a package that is not needed from those who would import it if it is there."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name == self.package:
+            raise ModuleNotFoundError(f"{name} is not needed here")
+
+
+def start() -> None:
+    """Runs the command line as a process: pyarrow need not look for pandas, which takes as long as an answer."""
+    if WITHOUT_PANDAS.count(next((word for word in sys.argv[1:] if not word.startswith("-")), "")):
+        sys.meta_path.insert(0, Without("pandas"))
+    main()
 
 
 def main() -> None:
