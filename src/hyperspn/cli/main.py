@@ -27,21 +27,26 @@ for commands in (training, columns, query, asking, paper):
     app.add_typer(commands.app)
 
 
-class Without(MetaPathFinder):
-    """Hides a package that is not needed from those who would import it if it is there."""
-
-    def __init__(self, package: str) -> None:
-        self.package = package
+class NoPandas(MetaPathFinder):
+    """Finds no pandas, even if it is installed."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        if name == self.package:
-            raise ModuleNotFoundError(f"{name} is not needed here")
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
 
 
 def start() -> None:
-    """Runs the command line as a process: pyarrow need not look for pandas, which takes as long as an answer."""
-    if WITHOUT_PANDAS.count(next((word for word in sys.argv[1:] if not word.startswith("-")), "")):
-        sys.meta_path.insert(0, Without("pandas"))
+    """Runs the command line as a process.
+
+    When pyarrow makes its first array, it imports pandas to know its DataFrames, if it finds it. Here are none, and pandas
+    takes as long as an answer; so it shall not find it.
+    """
+    if next((word for word in sys.argv[1:] if not word.startswith("-")), "") in WITHOUT_PANDAS:
+        import pyarrow
+
+        sys.meta_path.insert(0, NoPandas())
+        pyarrow.array([])
+        del sys.meta_path[0]
     main()
 
 
