@@ -62,7 +62,9 @@ def print_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], plain: boo
     cells = [list(row) for row in rows]
     for i, label in enumerate(header):
         numbers = bool(cells) and all(isinstance(row[i], int | float) for row in cells)
-        shown.add_column(one_line(label), justify="right" if numbers else "left", overflow="fold", no_wrap=plain and i == 0)
+        shown.add_column(
+            one_line(label), justify="right" if numbers else "left", overflow="fold", no_wrap=plain and i == 0
+        )
     for row in cells:
         shown.add_row(*(_formatted(cell) for cell in row))
     Console(markup=False, emoji=False, highlight=False).print(shown)

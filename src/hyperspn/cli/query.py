@@ -183,7 +183,9 @@ def _lines_of_numbers(model: TableModel, answer: Numbers) -> tuple[Sequence[Any]
     lines += [[f"{level:.0%} are at most", str(value)] for level, value in answer.quantiles.items()]
     points = sorted(answer.points.items(), key=lambda entry: -entry[1])
     lines += [[f"P({value})", probability(p)] for value, p in points[:TOP]]
-    lines += [[f"P({len(points) - TOP} other values)", probability(sum(p for _, p in points[TOP:]))]] * (len(points) > TOP)
+    lines += [[f"P({len(points) - TOP} other values)", probability(sum(p for _, p in points[TOP:]))]] * (
+        len(points) > TOP
+    )
     lines += [["P(missing)", probability(answer.missing)]] if answer.missing is not None else []
     return ("", answer.column), lines
 

@@ -193,7 +193,9 @@ def _judge(tree: _Tree, cells: list[_Cells], x: np.ndarray) -> FloatArray:
     for variable, cell in enumerate(cells):
         code, log_density = cell.read(x[:, variable])
         total += log_density
-        beliefs.append(np.where(code[:, None] < 0, 1.0, code[:, None] == np.arange(len(cell.possible))))  # (rows, codes)
+        beliefs.append(
+            np.where(code[:, None] < 0, 1.0, code[:, None] == np.arange(len(cell.possible)))
+        )  # (rows, codes)
     for variable in reversed(tree.order):
         message = beliefs[variable] @ tree.tables[variable].T  # (rows, codes above)
         largest = message.max(1, keepdims=True)
