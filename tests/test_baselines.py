@@ -1,4 +1,4 @@
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pyarrow as pa
@@ -84,11 +84,9 @@ def test_densities_of_continuous_numbers_integrate_to_one(baseline):
     x = schema.encode(table)
     knots = sorted({0.0, *schema.columns[0].scale.knots, 200.0})
 
-    grid = np.concatenate([np.linspace(a, b, 12)[1:-1] for a, b in zip(knots, knots[1:])])
+    grid = np.concatenate([np.linspace(a, b, 12)[1:-1] for a, b in pairwise(knots)])
     log_p = baseline(schema, x, np.stack([grid, np.full(len(grid), np.nan)], 1))[0]
-    mass = sum(
-        np.exp(log_p[10 * i : 10 * i + 10]).mean() * (b - a) for i, (a, b) in enumerate(zip(knots[:-1], knots[1:-1]))
-    )
+    mass = sum(np.exp(log_p[10 * i : 10 * i + 10]).mean() * (b - a) for i, (a, b) in enumerate(pairwise(knots[:-1])))
     tail = quad(lambda value: np.exp(baseline(schema, x, np.array([[value, np.nan]]))[0][0]), knots[-2], 200)[0]
     point = np.exp(baseline(schema, x, np.array([[0.0, np.nan]]))[0][0])
     assert mass + tail + point == pytest.approx(1, abs=2e-3)

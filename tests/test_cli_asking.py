@@ -103,7 +103,8 @@ def test_few_rows_and_strange_values_are_warned_of(run, people):
     assert "fewer than 5 rows are like that" in error
     assert "no row has such a value of 'price': they are" in error
     assert "no row has such a value of 'price'" in run(f"query {people[0]}/run --of 'price>90'")[2]
-    assert run(f"query {people[0]}/run --of 'price>15' --given size=2")[2] == ""
+    assert "no row has such a value of 'price'" in run(f"query {people[0]}/run --of color --given price=0")[2]
+    assert run(f"query {people[0]}/run --of 'price>15' --given 'size=2, price<30'")[2] == ""
 
 
 def test_rows_are_counted_in_the_training_table(run, people, model):
@@ -167,6 +168,7 @@ def test_a_question_for_each_row(run, people, model, tmp_path):
         ("query {run} --of color,size --rows x.csv", "expected one column"),
         ("query {run} --of color --rows nothing.csv", "found no file"),
         ("query {run} --of color --out x.csv", "--out is for the answers to --rows"),
+        ("query {run} --of size --given color~red:1 --count", "expected events to count rows, found likelihoods"),
         ("query {run} --of size --given color~red:x", "expected likelihoods like"),
         ("sample {run} -n 0", "Invalid value for '-n'"),
         ("sample {run} --out s.xls", "expected a file .csv, .tsv"),
@@ -238,7 +240,7 @@ def test_tables_from_standard_input(people):
 
 
 def test_evaluate_goes_through_the_columns_of_the_model(run, people, model, tmp_path):
-    folder, trained = people
+    folder, _ = people
     table = read_table(folder / "people.csv")
     shuffled = table.select(["in stock", "price", "color", "size"]).slice(0, 30)
     write_table(shuffled, tmp_path / "part.csv")

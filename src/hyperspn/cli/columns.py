@@ -61,7 +61,7 @@ def columns(
         return
     tell(note for note in notes if " is left out: " not in note)
     print_table(HEADER, [[_cell(entry, name.replace(" ", "_")) for name in HEADER] for entry in described], plain=True)
-    print(f"{len(table):,} rows. Cost is the part of the work on leaves; --kind column=... decides otherwise.")
+    print(f"{len(table):,} rows; cost is a column's part of the work; --kind column=... decides otherwise")
 
 
 def describe(schema: Schema, table: pa.Table) -> list[dict[str, Any]]:
@@ -105,5 +105,5 @@ def _cell(entry: dict[str, Any], name: str) -> Any:
     if name == "cost":
         return f"{value:.0%}" if value else ""
     if isinstance(value, list):
-        return ", ".join(map(str, value[:4])) + (f", ... ({len(value)})" if len(value) > 4 else "")
+        return ", ".join(map(str, value[:2])) + (f", ... ({len(value)})" if len(value) > 2 else "")
     return value

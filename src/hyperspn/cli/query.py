@@ -14,13 +14,14 @@ import numpy as np
 import typer
 
 from ..asking import Categories, Joint, Numbers, TableModel
-from ..data.events import OPERATORS, Likely, as_known, parse_evidence
+from ..data.events import OPERATORS, Known, Likely, as_known, parse_evidence
 from .options import QUESTIONS, DataDir, Given, Json, Out, Run
 from .output import one_line, print_json, print_table, probability, tell, write_or_print
 from .rows import count_matches, open_table, splits_of
 
 if TYPE_CHECKING:
     from ..asking.distributions import Distribution
+    from ..data.scales import Scale
 
 app = typer.Typer()
 TOP, MOST_LISTED, MOST_ACROSS = 10, 20, 6
@@ -61,22 +62,16 @@ def query(
         raise ValueError("--out is for the answers to --rows")
     columns = columns_asked(of, model.schema.names)
     header = _header(model, of, given, count, data_dir)
-    if columns is None:
-        p = model.probability(of, given)
-        answer, lines = {"probability": p}, [["", probability(p), _bar(p)]]
-        head: Sequence[Any] = ("", "probability", "")
-    else:
-        distribution = model.distribution(columns, given)
-        answer, (head, lines) = distribution.to_dict(), _lines(model, distribution)
-    _warn(model, given if columns else ", ".join(filter(None, (of, given))), header)
+    answer = model.probability(of, given) if columns is None else model.distribution(columns, given)
+    _warn(model, [given] if columns else [of, given], header)
     if as_json:
-        print_json({**header, **answer})
+        print_json({**header, **({"probability": answer} if isinstance(answer, float) else answer.to_dict())})
         return
     print("\n".join(_headlines(header)))
-    if columns is None:
-        print(f"probability {lines[0][1]}")
+    if isinstance(answer, float):
+        print(f"probability {probability(answer)}")
     else:
-        print_table(head, lines, plain=True)
+        print_table(*_lines(model, answer), plain=True)
 
 
 def columns_asked(of: str, names: Sequence[str]) -> list[str] | None:
@@ -137,26 +132,27 @@ def _headlines(header: dict[str, Any]) -> list[str]:
 
 
 def _count(rows: float) -> str:
-    return f"{rows:,.0f}" if rows >= 10 else f"{rows:.1g}"
+    return f"{rows:,.0f}" if rows >= 10 or rows < 0.05 else f"{rows:.2g}"
 
 
-def _warn(model: TableModel, text: str, header: dict[str, Any]) -> None:
+def _warn(model: TableModel, events: Sequence[str], header: dict[str, Any]) -> None:
     """Warns where the table says next to nothing: few rows, or values that are not in it."""
     rows = header.get("counted", header.get("rows"))
-    notes = []
     if rows is not None and rows < FEW_ROWS:
-        notes.append(f"fewer than {FEW_ROWS} rows are like that: the answer is more of a guess than of an experience")
-    for name, event in parse_evidence(text, model.schema.names).items() if text else ():
+        tell([f"fewer than {FEW_ROWS} rows are like that: the answer is more of a guess than of an experience"])
+    for name, event in (entry for text in events for entry in parse_evidence(text, model.schema.names).items()):
         column = model.schema.columns[model.schema.index(name)]
-        known = as_known(column, event)
-        if column.scale is None:
-            continue
-        intervals = np.array([[known.value, np.nextafter(known.value, inf)]]) if known.event is None else known.event
-        smallest, largest = column.scale.smallest, column.scale.largest
-        if ((intervals[:, 0] > largest) | (intervals[:, 1] <= smallest)).all() and intervals[0, 0] < inf:
-            low, high = column.decode(np.array([smallest, largest])).to_pylist()
-            notes.append(f"no row has such a value of {name!r}: they are {low} to {high}")
-    tell(notes)
+        if column.scale is not None and _is_strange(column.scale, as_known(column, event)):
+            low, high = column.decode(np.array([column.scale.smallest, column.scale.largest])).to_pylist()
+            tell([f"no row has such a value of {name!r}: they are {low} to {high}"])
+
+
+def _is_strange(scale: Scale, known: Known) -> bool:
+    """Whether all that an event holds is outside the values seen in training."""
+    if known.event is None:
+        return known.value is not None and not scale.smallest <= known.value <= scale.largest
+    low, high = known.event.T
+    return bool(((low > scale.largest) | (high <= scale.smallest)).all() and low[0] < inf)
 
 
 def _lines(model: TableModel, answer: Distribution) -> tuple[Sequence[Any], list[list[Any]]]:

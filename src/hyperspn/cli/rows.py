@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..asking import TableModel
 from ..data import Schema, Splits, load_splits, read_table
-from ..data.events import Likely, as_known, parse_evidence
+from ..data.events import as_known, parse_evidence
 from ..data.readers import STANDARD_INPUT
 from ..data.tables import TABLES, find_table
 from ..learning.checkpoint import table_digest
@@ -52,10 +52,10 @@ def count_matches(schema: Schema, given: str, x: NDArray[np.floating]) -> int:
     """How many encoded rows, (rows, variables), are as the evidence says; of pooled categories, by their shares."""
     share = np.ones(len(x))
     for name, event in parse_evidence(given, schema.names).items():
-        if isinstance(event, Likely):
-            raise ValueError(f"expected events to count rows, found likelihoods of column {name!r}")
         variable = schema.index(name)
         known = as_known(schema.columns[variable], event)
+        if known.event is not None and not known.is_probability:
+            raise ValueError(f"expected events to count rows, found likelihoods of column {name!r}")
         values = x[:, variable]
         if known.event is None:
             share *= values == known.value

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy.typing import ArrayLike
+
 from .mutual_information import FloatArray, bootstrapped_information
 from .region_graph import RegionGraph
 
