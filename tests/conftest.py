@@ -1,5 +1,15 @@
+import json
+import shlex
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 import torch
+
+from hyperspn.cli import main
+
+QUICK = "--replicas 4 --steps 150 --evaluate-every 50"
 
 
 @pytest.fixture(scope="module")
@@ -9,3 +19,36 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs the command line in this process: (exit code, standard output, standard error)."""
+
+    def run(arguments):
+        monkeypatch.setattr(sys, "argv", ["hyperspn", *shlex.split(arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return stop.value.code or 0, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def people(tmp_path_factory):
+    """A table with names, strings, numbers and holes, and a model trained on it."""
+    folder = tmp_path_factory.mktemp("people")
+    generator = np.random.default_rng(0)
+    lines = ["color,size,price,in stock"]
+    for _ in range(400):
+        red = generator.random() < 0.5
+        size = generator.integers(1, 4)
+        price = f"{(20 if red else 5) + size + generator.normal():.2f}" if generator.random() < 0.9 else ""
+        color = ("red" if red else "blue") if generator.random() < 0.9 else "NA"
+        lines.append(f"{color},{size},{price},{'yes' if generator.random() < 0.7 else 'no'}")
+    (folder / "people.csv").write_text("\n".join(lines) + "\n")
+    arguments = f"train {folder}/people.csv --out {folder}/run {QUICK} --json"
+    command = [sys.executable, "-m", "hyperspn", *arguments.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout)

@@ -89,7 +89,7 @@ def test_the_search_chooses_on_validation_and_goes_on(tmp_path):
     rounds = {"short": [*recipes], "long": ["trees", "alone0", "alone1"], "full": ["trees", "alone0"]}
     assert runs == {f"trials/{label}/{name}" for label in rounds for name in rounds[label]} | {"."}
     loaded = hyperspn.load(tmp_path / "model.safetensors")
-    assert loaded.notes == {"by": "me"}
+    assert loaded.notes == {"by": "me", "recipe": "trees"}
     assert loaded.log_prob(pairs(100, 1)).double().mean().item() == pytest.approx(max(found.history.valid), abs=1e-5)
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("trials/**/*.pt")}
     assert search(recipes, pairs(200), pairs(100, 1), **options).history == found.history

@@ -71,7 +71,7 @@ def fit_table(
     splits = Splits(schema, x[train], validation, x[:0], weights)
     trained = fit_splits(splits, model, recipe, seed=seed, folder=folder, progress=progress, **options)
     template = frame if hasattr(frame, "columns") or hasattr(frame, "schema") else None
-    return TableModel(trained.circuit, schema, template, trained.name)
+    return TableModel(trained.circuit, schema, template)
 
 
 def fit_splits(

@@ -57,18 +57,18 @@ class TableModel:
         circuit: The circuit.
         schema: The columns of the table, one for each variable.
         frame: A DataFrame whose kind and types answers should have; by default they are pyarrow tables.
-        recipe: The name of the recipe that the circuit was made by, if it is known.
 
     Attributes:
         num_rows: The number of rows of the table that the model was learned from, if it is known.
+        recipe: The name of the recipe by which it was made, if it is known.
     """
 
-    def __init__(self, circuit: Circuit, schema: Schema, frame: Any = None, recipe: str = "") -> None:
+    def __init__(self, circuit: Circuit, schema: Schema, frame: Any = None) -> None:
         self.circuit = circuit.requires_grad_(False).double()
         self.schema = schema
         self.frame = frame
-        self.recipe = recipe
         self.num_rows: int | None = circuit.notes.get("rows")
+        self.recipe: str | None = circuit.notes.get("recipe")
 
     @classmethod
     def load(cls, run: str | os.PathLike[str]) -> TableModel:

@@ -14,6 +14,7 @@ import torch
 
 from safetensors import safe_open
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from ..checks import whole
 from ..leaves import Binomial, Categorical, Gaussian, Histogram, LeafFamily, Leaves, Numeric
@@ -35,6 +36,7 @@ CLASSES: tuple[Class, ...] = (
 )
 MIXTURE = "mixture.safetensors"
 LARGEST_RATIO = 1000  # of sectors, or of a replica's weights where these are numbered, to the numbers in the file
+LEAVES_PER_PARAMETER = 10  # those of numbers have point masses, which have none
 
 
 def load(path: str | os.PathLike[str], engine: str = "auto", classes: Sequence[Class] = ()) -> Circuit:
@@ -108,15 +110,20 @@ def _read(path: str | os.PathLike[str], what: str) -> tuple[dict[str, str], dict
 
 
 def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], known: dict[str, Class], engine: str) -> Circuit:
-    """Builds the circuit without memory for its parameters, and puts those of the file in, if they fit."""
+    """Builds the circuit without memory for its weights' parameters, and puts those of the file in, if they fit."""
     prefix = "structure."
     arrays = {name.removeprefix(prefix): tensors.pop(name).numpy() for name in list(tensors) if name.startswith(prefix)}
     structure = RegionGraph(config["num_variables"], **arrays, spare_sectors=config["spare_sectors"])
     distinct = [_named(known, family) for family in config["leaves"]]
     families = [distinct[index] for index in tensors.pop("leaves.family_of").tolist()]
     sectors = _sectors(config, structure, [family.width for family in families], tensors)
-    with torch.device("meta"):
-        circuit = Circuit(sectors, Leaves(families), _named(known, config["weights"], sectors), engine)
+    stored = sum(value.numel() for value in tensors.values())
+    of_leaves = sum(family.width * family.num_parameters for family in families)
+    if of_leaves > LEAVES_PER_PARAMETER * stored:
+        raise ValueError(f"expected leaves for {stored} parameters, found {of_leaves}")
+    leaves = Leaves(families)
+    with torch.device("meta"), Hollow():
+        circuit = Circuit(sectors, leaves, _named(known, config["weights"], sectors), engine)
     expected = {name: tuple(value.shape) for name, value in circuit.state_dict().items()}
     shapes = {name: tuple(value.shape) for name, value in tensors.items()}
     if expected != shapes:
@@ -154,6 +161,16 @@ def _sectors(
     if len(source.get("hidden", ())) > len(tensors):
         raise ValueError(f"expected a network of {len(tensors)} parameters, found more layers")
     return sectors
+
+
+class Hollow(TorchFunctionMode):
+    """Takes random numbers on the meta device for what they are, shapes; on its own torch imports its compiler for them."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.rand, torch.randn):
+            return torch.empty(*args, **(kwargs or {}))
+        is_scaled = func is Tensor.mul and not isinstance(args[1], Tensor)
+        return args[0] if is_scaled else func(*args, **(kwargs or {}))
 
 
 def _check_numbers(circuit: Circuit) -> None:

@@ -1,5 +1,5 @@
 """The command line: parse, call, print."""
 
-from .main import main
+from .main import main, start
 
-__all__ = ["main"]
+__all__ = ["main", "start"]

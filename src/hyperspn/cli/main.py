@@ -2,49 +2,91 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-from typing import Annotated
+from importlib.abc import MetaPathFinder
+from typing import Annotated, Any
 
 import typer
 
 from .. import __version__
-from . import asking, paper, training
+from ..data.writers import printable
+from . import asking, columns, paper, query, training
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+DEBUG = "--debug"
+WITHOUT_PANDAS = ("columns", "evaluate", "impute", "query", "sample")
 
 app = typer.Typer(
-    help="Probabilistic circuits whose weights a small neural network writes.",
+    help="Learn the joint distribution of a table's columns, and ask it anything: exact probabilities, samples, imputation.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for commands in (training, asking, paper):
+for commands in (training, columns, query, asking, paper):
     app.add_typer(commands.app)
+
+
+class NoPandas(MetaPathFinder):
+    """Finds no pandas, even if it is installed."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+
+def start() -> None:
+    """Runs the command line as a process.
+
+    When pyarrow makes its first array, it imports pandas to know its DataFrames, if it finds it. Here are none, and pandas
+    takes as long as an answer; so it shall not find it.
+    """
+    if next((word for word in sys.argv[1:] if not word.startswith("-")), "") in WITHOUT_PANDAS:
+        import pyarrow
+
+        sys.meta_path.insert(0, NoPandas())
+        pyarrow.array([])
+        del sys.meta_path[0]
+    main()
 
 
 def main() -> None:
     """Runs the command line; what a user can get wrong is one line on standard error, and exit code 2."""
+    arguments = [argument for argument in sys.argv[1:] if argument != DEBUG]
     try:
-        sys.exit(app(standalone_mode=False))
-    except UsageError as error:
-        message = error.format_message()  # type: ignore[attr-defined]
-    except (ValueError, OSError, FloatingPointError) as error:
-        message = str(error)
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "allocate memory" not in str(error):
-            raise
-        message = "expected enough memory, found too little: try a smaller model or batch"
+        sys.exit(app(arguments, prog_name="hyperspn", standalone_mode=False))
     except (KeyboardInterrupt, typer.Abort):
-        print("hyperspn: interrupted", file=sys.stderr)
-        sys.exit(130)
-    print(f"hyperspn: {message}", file=sys.stderr)
-    sys.exit(2)
+        message, code = "interrupted", 130
+    except BrokenPipeError:  # whoever reads our output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except Exception as error:
+        explanation = _explanation(error)
+        if explanation is None or DEBUG in sys.argv:
+            raise
+        message, code = explanation, 2
+    print(f"hyperspn: {printable(' '.join(message.splitlines()))}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _explanation(error: Exception) -> str | None:
+    """What to tell the user; nothing if the fault is ours."""
+    if isinstance(error, UsageError):
+        return error.format_message()  # type: ignore[attr-defined]
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "allocate memory" in str(error)):
+        return "not enough memory: try a smaller model or batch"
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.strerror}: {error.filename}"
+    if isinstance(error, (ValueError, OSError, FloatingPointError, OverflowError)):
+        return str(error)
+    return None
 
 
 @app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option(DEBUG, help="Show the whole trace of an error.")] = False,
 ) -> None:
     if version:
         print(f"hyperspn {__version__}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
+from collections.abc import Iterable, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,41 +14,60 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from ..data import Schema, csv_text, write_table
+from ..data import csv_text, write_table
 from ..data.writers import printable
-from ..experiments import Report
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ..experiments import Report
+
 SHORT = 20
 
 
-def write_or_print(table: pa.Table, path: Path | None) -> None:
+def tell(notes: Iterable[str]) -> None:
+    """Prints sentences that the user may want to read, one per line, on standard error."""
+    for note in dict.fromkeys(notes):
+        print(f"note: {one_line(note)}", file=sys.stderr)
+
+
+def one_line(text: Any) -> str:
+    """Text that neither breaks a line nor controls a terminal."""
+    return printable(str(text)).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def write_or_print(table: pa.Table, path: Path | None, excel_safe: bool = False, header: bool = True) -> None:
     if path is None:
-        print(printable(csv_text(table)), end="")
+        print(printable(csv_text(table, header=header, excel_safe=excel_safe)), end="")
     else:
-        write_table(table, path)
+        write_table(table, path, excel_safe)
 
 
-def show_columns(schema: Schema) -> None:
-    kinds: dict[str, list[str]] = {}
-    for column in schema.columns:
-        kinds.setdefault(column.kind, []).append(column.name)
-    for kind, names in kinds.items():
-        listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        print(f"{len(names)} {kind}: {listed}")
+def print_json(answer: Any) -> None:
+    """Prints JSON, with null for numbers that are not finite, which it does not have."""
+    print(json.dumps(_finite(answer), default=str, allow_nan=False))
 
 
-def print_values(found: dict[str, Any], rows: list[Any], header: tuple[str, ...], as_json: bool) -> None:
+def print_values(answer: dict[str, Any], rows: list[Any], header: tuple[str, ...], as_json: bool) -> None:
     """Prints JSON, or a table."""
     if as_json:
-        print(json.dumps(found))
-        return
-    table = RichTable(*header)
-    for name, *cells in rows:
-        table.add_row(str(name), *(_formatted(cell) for cell in cells))
-    Console(markup=False, emoji=False).print(table)
+        print_json(answer)
+    else:
+        print_table(header, rows)
+
+
+def print_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], plain: bool = False) -> None:
+    """Prints a table, numbers to the right; without lines around the cells if plain."""
+    shown = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False) if plain else RichTable()
+    cells = [list(row) for row in rows]
+    for i, label in enumerate(header):
+        numbers = bool(cells) and all(isinstance(row[i], int | float) for row in cells)
+        shown.add_column(
+            one_line(label), justify="right" if numbers else "left", overflow="fold", no_wrap=plain and i == 0
+        )
+    for row in cells:
+        shown.add_row(*(_formatted(cell) for cell in row))
+    Console(markup=False, emoji=False, highlight=False).print(shown)
 
 
 def show_report(report: Report) -> None:
@@ -66,7 +87,20 @@ def show_report(report: Report) -> None:
     console.print(shown)
 
 
+def probability(p: float) -> str:
+    """A probability with as many digits as say something."""
+    return f"{p:.4f}" if p >= 0.001 or p == 0 else f"{p:.2g}"
+
+
 def _formatted(cell: Any) -> str:
     if isinstance(cell, float):
         return f"{cell:,.4f}"
-    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+    return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else one_line(cell)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -10,19 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import experiments
 from ..data import datasets
-from ..experiments import ARTIFACTS
 from ..leaves import Categorical, Gaussian, LeafFamily
 from ..structures import binary_trees, poon_domingos
 from ..weights import Sectors, count_weights
-from .options import Counted, DataDir, Json, integers
+from .options import PAPER, Counted, DataDir, Json, integers
 from .output import print_values, show_report
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=PAPER)
 def sizes(
     variables: Annotated[int | None, typer.Option(help="Number of variables n of an SPN.")] = None,
     model: Annotated[Counted, typer.Option(help="Random trees, or an EiNet for images.")] = Counted.spn,
@@ -58,16 +56,16 @@ def sizes(
     print_values(counts, rows, ("model", "count", "number"), as_json)
 
 
-@app.command("datasets")
+@app.command("datasets", rich_help_panel=PAPER)
 def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
     """List the data sets that have names, and whether their files are here."""
     listing = [row._asdict() for row in datasets.available(data_dir)]
     print_values({"datasets": listing}, [tuple(row.values()) for row in listing], tuple(listing[0]), as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=PAPER)
 def reproduce(
-    what: Annotated[str, typer.Argument(help=f"One of {', '.join(ARTIFACTS)}.")],
+    what: Annotated[str, typer.Argument(help="Like table1, figure5 or beyond; any other word lists all.")],
     only: Annotated[str, typer.Option("--datasets", help="Only these data sets, separated by commas.")] = "",
     seeds: Annotated[int | None, typer.Option(help="Seeds of the best setting (default: as published).", min=1)] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time (default: one per core).", min=1)] = None,
@@ -87,6 +85,8 @@ def reproduce(
 
     Example: hyperspn reproduce table1 --no-train
     """
+    from .. import experiments
+
     options: dict[str, Any] = {"seeds": seeds, "jobs": jobs, "backend": backend, "data_dir": data_dir}
     names, train = [name.strip() for name in only.split(",") if name.strip()], not (no_train or as_json)
     try:

@@ -1,103 +1,278 @@
-"""Commands that train."""
+"""The command that trains."""
 
 from __future__ import annotations
 
+import json
 import sys
 
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated, Any
 
 import typer
 
-from ..asking import TableModel
-from ..data import load_splits
-from ..learning.recipes import RECIPES, candidates, leaf_families, search
-from .options import DataDir, Json, ModelName, Optimizer, Seed, integers
-from .output import print_values, show_columns
+from ..asking import TableModel, fit_splits
+from ..data import Schema, Splits, is_table, load_splits
+from ..data.tables import TABLES as NAMED_TABLES
+from ..learning.checkpoint import LOG, MODEL
+from ..learning.recipes import RECIPES, candidates
+from .options import (
+    EXPERT,
+    TABLES,
+    Bounds,
+    Chooser,
+    DataDir,
+    Drop,
+    Json,
+    Kind,
+    MissingAsData,
+    MissingValues,
+    ModelName,
+    Optimizer,
+    Seed,
+    integers,
+    wishes,
+    words,
+)
+from .output import one_line, print_json, print_table, tell
+from .rows import digests
+from .suggestions import suggestions
 
 app = typer.Typer()
-STRUCTURES = tuple(RECIPES["hyperspn"])
+
+UNIT = "mean log-likelihood of a row, in nats"
+READING = ("valid", "test", "weight", "missing_values")
+TRAINING = (
+    *("layer_size", "replicas", "embedding_dim", "features", "hidden", "steps", "batch_size", "evaluate_every"),
+    *("patience", "optimizer", "learning_rate", "weight_decay", "annealing", "step_size", "pseudocount", "dropout"),
+    *("softening", "seed"),
+)
 
 
-@app.command()
+@app.command(rich_help_panel=TABLES)
 def train(
-    data: Annotated[str, typer.Argument(help="A data set's name or folder, or a table .csv, .tsv, .parquet, .npy.")],
+    data: Annotated[str, typer.Argument(help="A table (.csv, .parquet ...; - for standard input), or a data set.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the model; the same again resumes.")],
-    model: Annotated[ModelName, typer.Option(help="Who writes the weights.")] = ModelName.hyperspn,
-    structure: Annotated[str, typer.Option(help=f"{', '.join(STRUCTURES)}; or auto: the best of them.")] = "auto",
-    layer_size: Annotated[int | None, typer.Option(help="Sum nodes per region k; else what suits.")] = None,
-    replicas: Annotated[int | None, typer.Option(help="Number of trees r; else what suits.")] = None,
-    embedding_dim: Annotated[int | None, typer.Option(help="Size of a sector's embedding; else 5.")] = None,
-    features: Annotated[int | None, typer.Option(help="Features of a replica, for factored; else what suits.")] = None,
-    hidden: Annotated[str, typer.Option(help="Widths of the network's hidden layers; else what suits.")] = "",
-    steps: Annotated[int | None, typer.Option(help="Training steps; else 25 passes, within bounds.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Rows per step; else at most 200.")] = None,
-    evaluate_every: Annotated[int | None, typer.Option(help="Steps between evaluations; else a 20th of all.")] = None,
-    patience: Annotated[int | None, typer.Option(help="Stop after so many evaluations without a better one.")] = None,
-    optimizer: Annotated[Optimizer, typer.Option(help="How to learn; EM is for --model spn.")] = Optimizer.adam,
-    learning_rate: Annotated[float | None, typer.Option(help="Of Adam; else what suits.")] = None,
-    weight_decay: Annotated[float | None, typer.Option(help="Of Adam: the L2 penalty; else what suits.")] = None,
-    annealing: Annotated[bool | None, typer.Option(help="Of Adam: whether the learning rate falls to 0.")] = None,
-    step_size: Annotated[float | None, typer.Option(help="Of EM: how far to go towards a batch's optimum.")] = None,
-    pseudocount: Annotated[float | None, typer.Option(help="Of EM: rows' worth of uniform flow for each sum.")] = None,
-    dropout: Annotated[float, typer.Option(help="Probability of an edge of a sum to be dropped.")] = 0.0,
-    softening: Annotated[float, typer.Option(help="Part of a category that counts for all alike.")] = 0.0,
-    drop: Annotated[list[str] | None, typer.Option(help="A column of the table to leave out.")] = None,
+    model: Annotated[ModelName, typer.Option(help="HyperSPN (default) or plain SPN.")] = ModelName.hyperspn,
+    recipe: Annotated[
+        str, typer.Option(help=f"How to build it: {', '.join(RECIPES['hyperspn'])}; or auto: the best of them.")
+    ] = "auto",
+    valid: Annotated[str | None, typer.Option(help="A table with the validation rows; else cut from DATA.")] = None,
+    test: Annotated[str | None, typer.Option(help="A table with the test rows; else cut from DATA.")] = None,
+    weight: Annotated[str | None, typer.Option(help="A column with the weights of rows.")] = None,
+    drop: Drop = None,
+    kind: Kind = None,
+    bounds: Bounds = None,
+    missing_as_data: MissingAsData = False,
+    missing_values: MissingValues = None,
+    choose: Annotated[
+        Chooser, typer.Option(help="By what to choose the best model: validation likelihood, or its samples.")
+    ] = Chooser.likelihood,
     seed: Seed = 0,
-    data_dir: DataDir = None,
     as_json: Json = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show what the model consists of.")] = False,
+    data_dir: DataDir = None,
+    layer_size: Annotated[
+        int | None, typer.Option(help="Sum nodes per region k; else what suits.", rich_help_panel=EXPERT)
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(help="Number of trees r; else what suits.", rich_help_panel=EXPERT)
+    ] = None,
+    embedding_dim: Annotated[
+        int | None, typer.Option(help="Size of a sector's embedding; else 5.", rich_help_panel=EXPERT)
+    ] = None,
+    features: Annotated[
+        int | None,
+        typer.Option(help="Features of a replica, for factored; else what suits.", rich_help_panel=EXPERT),
+    ] = None,
+    hidden: Annotated[
+        str, typer.Option(help="Widths of the network's hidden layers; else what suits.", rich_help_panel=EXPERT)
+    ] = "",
+    steps: Annotated[
+        int | None, typer.Option(help="Training steps; else 25 passes, within bounds.", rich_help_panel=EXPERT)
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Rows per step; else at most 200.", rich_help_panel=EXPERT)
+    ] = None,
+    evaluate_every: Annotated[
+        int | None, typer.Option(help="Steps between evaluations; else a 20th of all.", rich_help_panel=EXPERT)
+    ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(help="Stop after so many evaluations without a better one.", rich_help_panel=EXPERT),
+    ] = None,
+    optimizer: Annotated[
+        Optimizer, typer.Option(help="How to learn; EM is for --model spn.", rich_help_panel=EXPERT)
+    ] = Optimizer.adam,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Of Adam; else what suits.", rich_help_panel=EXPERT)
+    ] = None,
+    weight_decay: Annotated[
+        float | None, typer.Option(help="Of Adam: the L2 penalty; else what suits.", rich_help_panel=EXPERT)
+    ] = None,
+    annealing: Annotated[
+        bool | None, typer.Option(help="Of Adam: whether the learning rate falls to 0.", rich_help_panel=EXPERT)
+    ] = None,
+    step_size: Annotated[
+        float | None,
+        typer.Option(help="Of EM: how far to go towards a batch's optimum.", rich_help_panel=EXPERT),
+    ] = None,
+    pseudocount: Annotated[
+        float | None,
+        typer.Option(help="Of EM: rows' worth of uniform flow for each sum.", rich_help_panel=EXPERT),
+    ] = None,
+    dropout: Annotated[
+        float, typer.Option(help="Probability of an edge of a sum to be dropped.", rich_help_panel=EXPERT)
+    ] = 0.0,
+    softening: Annotated[
+        float, typer.Option(help="Part of a category that counts for all alike.", rich_help_panel=EXPERT)
+    ] = 0.0,
+    structure: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Train a model on a data set, or on a table of your own.
+    """Learn a table: the joint distribution of its columns.
 
     Example: hyperspn train people.csv --out runs/people
     """
-    recipes = candidates(
-        model.value,
-        structure,
-        layer_size=layer_size,
-        replicas=replicas,
-        embedding_dim=embedding_dim,
-        features=features,
-        hidden=integers(hidden) or None,
-    )
-    splits = load_splits(data, seed, drop or (), data_dir)
-    options: dict[str, Any] = {
-        "steps": steps,
-        "batch_size": batch_size,
-        "evaluate_every": evaluate_every,
-        "patience": patience,
-        "optimizer": optimizer.value,
-        "learning_rate": learning_rate,
-        "weight_decay": weight_decay,
-        "annealing": annealing,
-        "step_size": step_size,
-        "pseudocount": pseudocount,
-        "dropout": dropout,
-        "softening": softening,
-        "seed": seed,
-        "progress": not as_json,
-    }
+    arguments = _arguments({name: getattr(value, "value", value) for name, value in locals().items()})
+    start = perf_counter()
+    candidates(arguments["model"], arguments["recipe"])
+    splits = _load(arguments, data_dir)
+    if structure is not None:
+        print("--structure is now --recipe", file=sys.stderr)
     if not as_json:
-        show_columns(splits.schema)
-        if len(recipes) > 1:
-            print(f"trying {', '.join(recipes)}: all for a tenth of the steps, then the best ones for longer")
-    notes = {"data": data, "seed": seed, "drop": drop or [], "schema": splits.schema.to_dict()}
+        tell(splits.notes)
+        print(_summary(splits))
+    trained = _finished(out, arguments, splits)
+    if is_finished := trained is not None:
+        print(f"{out} holds the finished run of this command: nothing is left to train", file=sys.stderr)
+    trained = trained or _fit(out, arguments, splits, progress=not as_json)
+    if verbose:
+        print(trained.circuit, file=sys.stderr if as_json else sys.stdout)
+    report = _report(trained, splits, out) | {"seconds": round(perf_counter() - start, 1), "finished": is_finished}
+    if as_json:
+        print_json(report)
+    else:
+        _show(report)
+        for command in suggestions(splits.schema, str(out), data, splits.train):
+            print(f"  {one_line(command)}")
+
+
+def _arguments(typed: dict[str, Any]) -> dict[str, Any]:
+    """All that determines the run."""
+    structure = typed.pop("structure")
+    for name in ("out", "as_json", "verbose", "data_dir"):
+        del typed[name]
+    if structure is not None:
+        typed["recipe"] = structure
+    typed |= {"hidden": integers(typed["hidden"]) or None, "missing_values": words(typed["missing_values"])}
+    if typed["choose"] != "likelihood":
+        raise ValueError(f"expected --choose likelihood, found {typed['choose']}")
+    return typed | {"drop": typed["drop"] or []}
+
+
+def _load(arguments: dict[str, Any], data_dir: str | None) -> Splits:
+    data, reading = arguments["data"], {name: arguments[name] for name in READING if arguments[name] is not None}
+    asked = wishes(arguments["kind"], arguments["bounds"], arguments["missing_as_data"])
+    given = [name.replace("_", "-") for name in (*reading, *(name for name, value in asked.items() if value))]
+    if given and not is_table(data) and data not in NAMED_TABLES:
+        raise ValueError(f"expected a table for --{given[0].removesuffix('s')}, found the data set {data!r}")
+    return load_splits(data, arguments["seed"], arguments["drop"], data_dir, **reading, **asked)
+
+
+def _fit(out: Path, arguments: dict[str, Any], splits: Splits, progress: bool) -> TableModel:
+    notes = {
+        "data": arguments["data"],
+        "seed": arguments["seed"],
+        "drop": arguments["drop"],
+        "reading": {name: arguments[name] for name in READING if arguments[name] is not None},
+        "digests": digests(splits),
+        "arguments": arguments,
+    }
+    options = {name: arguments[name] for name in TRAINING}
+    if splits.weights is not None:
+        options["sample_weight"] = splits.weights[0]
     try:
-        best = search(
-            recipes, splits.train, splits.valid, leaf_families(splits.schema), notes=notes, folder=out, **options
+        trained = fit_splits(
+            splits, arguments["model"], arguments["recipe"], notes=notes, folder=out, progress=progress, **options
         )
     except KeyboardInterrupt:
-        print(f"hyperspn: interrupted; the same command goes on with {out}", file=sys.stderr)
+        print("hyperspn: interrupted: run the same command again to resume", file=sys.stderr)
         raise typer.Exit(130) from None
-    if not as_json:
-        print(best.circuit)
-    model_of_table = TableModel(best.circuit, splits.schema)
-    found = {
-        "structure": best.name,
-        "step": best.history.best_step,
-        "valid": float(model_of_table.log_likelihood(splits.valid).mean()),
-        "test": float(model_of_table.log_likelihood(splits.test).mean()),
-        "parameters": best.circuit.num_parameters,
-        "seconds": round(best.history.seconds, 1),
+    return TableModel(trained.circuit, splits.schema)
+
+
+def _finished(out: Path, arguments: dict[str, Any], splits: Splits) -> TableModel | None:
+    """The model of a finished run of the same command on the same data; that of another one is an error."""
+    if not (out / MODEL).exists():
+        return None
+    model = TableModel.load(out)
+    notes = model.circuit.notes
+    if "arguments" not in notes:
+        return None
+    plain = json.loads(json.dumps(arguments))
+    others = [name for name in plain if plain[name] != notes["arguments"].get(name)]
+    if others:
+        listed = ", ".join(f"{name} {plain[name]} instead of {notes['arguments'].get(name)}" for name in others)
+        raise ValueError(f"{out} holds a finished run with other arguments ({listed}): choose another folder")
+    if model.schema.digest() != splits.schema.digest() or notes["digests"] != digests(splits):
+        what = _difference(model.schema, splits.schema)
+        raise ValueError(f"{out} holds a finished run on another table ({what}): choose another folder")
+    return model
+
+
+def _difference(old: Schema, new: Schema) -> str:
+    """In what two tables differ."""
+    lost, won = ([name for name in a.names if name not in b.names] for a, b in ((old, new), (new, old)))
+    changed = [column.name for column in new.columns if column.name in old.names and column not in old.columns]
+    parts = [f"without {', '.join(lost)}"] * bool(lost) + [f"with {', '.join(won)}"] * bool(won)
+    parts += [f"other values of {', '.join(changed[:5])}"] * bool(changed)
+    return "; ".join(parts) or "other rows"
+
+
+def _summary(splits: Splits) -> str:
+    """One line on what was recognized."""
+    kinds: dict[str, list[str]] = {}
+    for column in splits.schema.columns:
+        kinds.setdefault(column.kind, []).append(column.name)
+    rows = f"{sum(map(len, splits[1:4])):,} rows ({', '.join(f'{len(rows):,}' for rows in splits[1:4])})"
+    listed = [
+        f"{len(names)} {kind} ({', '.join(names[:5])}{', ...' if len(names) > 5 else ''})"
+        for kind, names in kinds.items()
+    ]
+    return one_line(f"{rows} to train, validate and test; columns: {', '.join(listed)}")
+
+
+def _report(model: TableModel, splits: Splits, out: Path) -> dict[str, Any]:
+    """What the run came to, beside two plain models of the same rows."""
+    from ..learning.baselines import chow_liu_tree, independent_columns
+
+    rows = (splits.valid, splits.test)
+    means = {
+        "model": [model.log_likelihood_of_rows(x) for x in rows],
+        "chow_liu_tree": chow_liu_tree(splits.schema, splits.train, *rows),
+        "independent_columns": independent_columns(splits.schema, splits.train, *rows),
     }
-    print_values(found, list(found.items()), ("", str(out)), as_json)
+    table = {
+        name: {part: float(values.mean()) for part, values in zip(("valid", "test"), both, strict=True)}
+        for name, both in means.items()
+    }
+    evaluations = [json.loads(line) for line in (out / LOG).read_text().splitlines()]
+    return {
+        "recipe": model.recipe,
+        "step": max(evaluations, key=lambda entry: entry["valid"])["step"],
+        **table.pop("model"),
+        "unit": UNIT,
+        "baselines": table,
+        "parameters": model.circuit.num_parameters,
+        "rows": {name: len(x) for name, x in zip(("train", "valid", "test"), splits[1:4], strict=True)},
+        "left_out": dict(splits.schema.left_out),
+        "notes": list(splits.notes),
+    }
+
+
+def _show(report: dict[str, Any]) -> None:
+    names = {"independent_columns": "independent columns", "chow_liu_tree": "one Chow-Liu tree, no hidden states"}
+    lines = [[names[name], *report["baselines"][name].values()] for name in names]
+    label = f"this model ({report['recipe']}, {report['parameters']:,} parameters)"
+    print_table((UNIT, "valid", "test"), [*lines, [label, report["valid"], report["test"]]], plain=True)
+    print(f"{report['seconds']:,} seconds. Try next:\n")

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from joblib import Parallel, delayed
 from torch import Tensor
 
 from ..circuits.circuit import Circuit
@@ -46,6 +45,8 @@ def fit_clusters(
         folder: Where to keep the runs, one folder for each cluster, if anywhere.
         options: What `fit` takes.
     """
+    from joblib import Parallel, delayed
+
     rows = as_tensor(train, "train").float()
     if not 1 <= clusters <= len(rows) or rows.isnan().any():
         raise ValueError(f"expected 1 to {len(rows)} clusters of complete rows, found {clusters}, or missing values")

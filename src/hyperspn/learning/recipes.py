@@ -227,8 +227,9 @@ def search(
             for name in names:
                 run_folder = trials / label / name if trials else place
                 stage = f"{name}, {label} round" if trials or len(recipes) > 1 else name
+                given = {**options, "notes": {**options.get("notes", {}), "recipe": name}}
                 circuit, history = recipes[name].train(
-                    train, valid, leaves, part=part, folder=run_folder, stage=stage, **options
+                    train, valid, leaves, part=part, folder=run_folder, stage=stage, **given
                 )
                 value = judge(circuit) if judge else max(history.valid, default=0.0)
                 runs.append(Trained(circuit, history, name, run_folder, value))

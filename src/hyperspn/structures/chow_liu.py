@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy.typing import ArrayLike
-from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from .mutual_information import FloatArray, bootstrapped_information
 from .region_graph import RegionGraph
@@ -58,6 +57,8 @@ class _Tree(NamedTuple):
 
 def _tree(information: FloatArray, generator: np.random.Generator) -> _Tree:
     """The maximum spanning tree below a random root."""
+    from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
+
     num_variables = len(information)
     edges = minimum_spanning_tree(np.triu(-1 - information, 1))
     order, above = breadth_first_order(edges, int(generator.integers(num_variables)), directed=False)
