@@ -1,7 +1,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
+SANITIZED := .venv-sanitize
+NATIVE_TESTS := tests/test_native.py tests/test_network.py tests/test_compare_engines.py
 
-.PHONY: demo docs test lint
+.PHONY: demo docs test lint sanitize
 
 demo: .venv/.installed
 	$(BIN)/python examples/hand_crafted.py
@@ -16,8 +18,19 @@ lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	find src -name "*.[ch]pp" | xargs $(BIN)/clang-format --dry-run --Werror
+
+# The kernel under AddressSanitizer and UndefinedBehaviorSanitizer; the interpreter's own leaks do not count.
+sanitize: $(SANITIZED)/.installed
+	LD_PRELOAD="$$($${CXX:-g++} -print-file-name=libasan.so) $$($${CXX:-g++} -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 $(SANITIZED)/bin/python -m pytest -p no:cacheprovider $(NATIVE_TESTS)
 
 .venv/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --editable ".[dev]"
+	touch $@
+
+$(SANITIZED)/.installed: pyproject.toml CMakeLists.txt $(wildcard src/hyperspn/kernel/*) $(wildcard src/hyperspn/kernel/linear/*)
+	$(PYTHON) -m venv $(SANITIZED)
+	$(SANITIZED)/bin/pip install --editable ".[dev]" --config-settings=cmake.define.HYPERSPN_SANITIZE=ON
 	touch $@

@@ -88,7 +88,7 @@ def test_commands_and_options_exist(page):
 
 def test_commands_are_seen():
     assert len(commands(README)) > 10
-    assert ["train", "people.csv", "--out", "runs/people"] in commands(README)
+    assert ["train", "penguins", "--out", "runs/penguins"] in commands(README)
     assert ["reproduce", "table1", "--backend", "dask"] in commands(ROOT / "docs" / "results.md")
 
 
