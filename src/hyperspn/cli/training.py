@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -165,8 +166,6 @@ def _arguments(typed: dict[str, Any]) -> dict[str, Any]:
     if structure is not None:
         typed["recipe"] = structure
     typed |= {"hidden": integers(typed["hidden"]) or None, "missing_values": words(typed["missing_values"])}
-    if typed["choose"] != "likelihood":
-        raise ValueError(f"expected --choose likelihood, found {typed['choose']}")
     return typed | {"drop": typed["drop"] or []}
 
 
@@ -189,8 +188,8 @@ def _fit(out: Path, arguments: dict[str, Any], splits: Splits, progress: bool) -
         "arguments": arguments,
     }
     options = {name: arguments[name] for name in TRAINING}
-    if splits.weights is not None:
-        options["sample_weight"] = splits.weights[0]
+    if arguments["choose"] == "samples":
+        options["judge"] = _judge(splits)
     try:
         trained = fit_splits(
             splits, arguments["model"], arguments["recipe"], notes=notes, folder=out, progress=progress, **options
@@ -199,6 +198,16 @@ def _fit(out: Path, arguments: dict[str, Any], splits: Splits, progress: bool) -
         print("hyperspn: interrupted: run the same command again to resume", file=sys.stderr)
         raise typer.Exit(130) from None
     return TableModel(trained.circuit, splits.schema)
+
+
+def _judge(splits: Splits) -> Callable[[TableModel], float]:
+    """Judges models by how well their samples pass for validation rows."""
+    try:
+        from ..experiments.table_quality import c2st  # noqa: F401
+        from ..experiments.tables import judge_by_samples
+    except ImportError as error:
+        raise ValueError("--choose samples needs more packages: pip install 'hyperspn[tables]'") from error
+    return judge_by_samples(splits.schema.decode(splits.valid).to_pandas())
 
 
 def _finished(out: Path, arguments: dict[str, Any], splits: Splits) -> TableModel | None:
