@@ -31,7 +31,7 @@ except ImportError:  # Windows
 CHECKPOINT, LOG, MODEL = "checkpoint.pt", "log.jsonl", "model.safetensors"
 FORMAT = "hyperspn checkpoint"
 FORMAT_VERSION = 1
-SECONDS_TO_END = 3
+SECONDS_TO_END = 5
 LONGEST = 80
 
 Parameters = dict[str, Tensor]
