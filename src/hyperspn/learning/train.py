@@ -140,8 +140,18 @@ def fit(
         seed,
     )
     run = None if folder is None else Folder(folder, {**settings, **_digests(circuit, train, valid)})
-    evaluations, best = run.resume(circuit, learner) if run else ([], copied(circuit))
+    evaluations = _train(training, run, steps, evaluate_every, patience, progress)
+    if run:
+        run.finish(circuit)
+    return _history(evaluations, steps)
 
+
+def _train(
+    training: Training, run: Folder | None, steps: int, evaluate_every: int, patience: int | None, progress: bool
+) -> list[LogEntry]:
+    """Learns step by step from where the run stopped, and leaves the circuit with the best parameters."""
+    circuit, learner = training.circuit, training.learner
+    evaluations, best = run.resume(circuit, learner) if run else ([], copied(circuit))
     step, seconds = (evaluations[-1]["step"], evaluations[-1]["seconds"]) if evaluations else (-1, 0.0)
     start = perf_counter() - seconds
     try:
@@ -160,9 +170,7 @@ def fit(
                 bar.update(task, completed=step, description=_summary(evaluations))
     finally:
         circuit.load_state_dict(best)
-    if run:
-        run.finish(circuit)
-    return _history(evaluations, steps)
+    return evaluations
 
 
 class Training:
