@@ -247,6 +247,23 @@ def test_a_file_needs_memory_in_proportion_to_its_size(tmp_path):
     assert int(result.stdout) < 1_000_000  # kilobytes
 
 
+def test_only_parameters_follow_a_device_context():
+    for name, weights in (("trees5", "direct"), ("one tree", "factored"), ("grid", "hyper EiNet")):
+        with torch.device("meta"):
+            circuit = make(name, weights, leaves=Categorical(3))
+        assert {parameter.device.type for parameter in circuit.parameters()} == {"meta"}
+        sectors = circuit.sectors
+        tensors = [
+            sectors.layer_of,
+            sectors.slot_of,
+            circuit.leaves.family_of,
+            *getattr(circuit.weights, "numbers", []),
+        ]
+        tensors += [tensor for layer in sectors.layers for tensor in (layer.sectors, layer.factors, layer.offsets)]
+        tensors += [source.targets for sides in circuit.engine.sources for side in sides for source in side]
+        assert {tensor.device.type for tensor in tensors} == {"cpu"}
+
+
 def test_a_huge_layer_of_factored_weights_is_refused(tmp_path):
     circuit = HyperSPN(3, 2, weights="factored", structure=binary_trees(3, 2, shared=True))
     circuit.save(tmp_path / "model")

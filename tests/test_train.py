@@ -9,6 +9,7 @@ from rich.progress import Progress
 from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, HyperSPN, RegionGraph
 from hyperspn.learning import History, fit
 from hyperspn.learning.train import EVALUATED_ROWS, annealed, batch_rows
+from hyperspn.leaves import Leaves
 from hyperspn.structures import poon_domingos
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -123,6 +124,19 @@ def test_the_circuit_sees_these_batches(monkeypatch):
     assert len(batches) == 3
     for step, batch in enumerate(batches, 1):
         assert np.array_equal(batch.numpy(), train[batch_rows(100, 20, 5, step).numpy()])
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "em"])
+def test_rows_are_read_and_checked_once(optimizer, monkeypatch):
+    check, tables = Leaves._check_support, []
+
+    def watched(self, values):
+        tables.append(len(values))
+        check(self, values)
+
+    monkeypatch.setattr(Leaves, "_check_support", watched)
+    quietly(SPN(6, 2, replicas=1), noisy_copies(100), noisy_copies(50), steps=4, batch_size=20, optimizer=optimizer)
+    assert tables == [100, 50]
 
 
 @pytest.mark.parametrize("assemble", [SPN, HyperSPN])

@@ -60,7 +60,7 @@ def SPN(
         40050
     """
     sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure)
-    with _seeded(seed):
+    with _seed(seed):
         return Circuit(sectors, Leaves(families), DirectWeights(sectors, init), engine)
 
 
@@ -103,7 +103,7 @@ def HyperSPN(
     sizes = _sizes(weights, embedding_dim=embedding_dim, latent_dim=latent_dim, features=features, hidden=hidden)
     shared = weights == "factored"
     sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure, shared)
-    with _seeded(seed):
+    with _seed(seed):
         source = (FactoredWeights if shared else HyperWeights)(sectors, init=init, **sizes)
         return Circuit(sectors, Leaves(families), source, engine)
 
@@ -185,7 +185,7 @@ def EiNet(
     sizes = EINET_SIZES | _sizes(weights, embedding_dim=embedding_dim, hidden=hidden)
     families = _families(structure.num_variables, Gaussian(layer_size, 1e-6, 0.01) if leaves is None else leaves)
     sectors = Sectors(structure.in_pairs(), layer_size, [family.width for family in families], "outer")
-    with _seeded(seed):
+    with _seed(seed):
         source: WeightSource = DirectWeights(sectors, init)
         if weights == "hyper":
             source = HyperWeights(sectors, init=init, **sizes)
@@ -251,7 +251,7 @@ def _families(num_variables: int, leaves: LeafChoice) -> list[LeafFamily]:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def _seed(seed: int) -> Iterator[None]:
     """Starting values from the seed; the global random state, one for all threads, stays as it was."""
     with _SEEDING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

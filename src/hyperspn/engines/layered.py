@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from torch import Tensor
@@ -210,7 +211,8 @@ class LayeredEngine:
         """Of all factors together, or of the left ones and of the right ones."""
         if layer.is_leaf:
             return []
-        targets = torch.arange(len(layer.offsets) - 1, device="cpu").repeat_interleave(layer.offsets.diff())
+        counts = layer.offsets.diff().numpy()
+        targets = torch.from_numpy(np.arange(len(counts)).repeat(counts))
         sides = 2 if layer.is_outer else 1
         return [self._grouped(layer.factors[side::sides], targets[side::sides]) for side in range(sides)]
 

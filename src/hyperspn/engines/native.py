@@ -44,8 +44,8 @@ class NativeEngine(LayeredEngine):
         super().__init__(sectors)
         self.strict = strict
         trees = Trees(sectors, weights_at_once)
-        widths = torch.tensor([family.width for family in leaves.families], device="cpu")
-        coded = torch.tensor([isinstance(family, Categorical) for family in leaves.families], device="cpu")
+        widths = torch.from_numpy(np.array([family.width for family in leaves.families]))
+        coded = torch.from_numpy(np.array([isinstance(family, Categorical) for family in leaves.families]))
         self.codes = Reading(trees, widths, coded)
         self.likelihoods = Reading(trees, widths, torch.zeros_like(coded))
 

@@ -53,7 +53,7 @@ def fit_clusters(
     centers, labels = k_means(rows, clusters, seed)
     held_out = rows[:0] if valid is None else as_tensor(valid, "valid").float()
     held_out_labels = nearest(held_out, centers)
-    learnt = Parallel(n_jobs=jobs)(
+    learned = Parallel(n_jobs=jobs)(
         delayed(_learn)(
             make,
             (rows[labels == c] - centers[c]) / scale,
@@ -63,19 +63,19 @@ def fit_clusters(
         )
         for c in range(clusters)
     )
-    components = [make() for _ in learnt]
-    for circuit, (parameters, _) in zip(components, learnt, strict=True):
+    components = [make() for _ in learned]
+    for circuit, (parameters, _) in zip(components, learned, strict=True):
         circuit.load_state_dict(parameters)
     sizes = labels.bincount(minlength=clusters).float()
-    return Mixture(components, sizes, centers, scale), [history for _, history in learnt]
+    return Mixture(components, sizes, centers, scale), [history for _, history in learned]
 
 
 def k_means(rows: Tensor, clusters: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """The means of clusters of rows, (clusters, variables), and the cluster of each row, (rows,)."""
     from sklearn.cluster import KMeans
 
-    found = KMeans(clusters, n_init=3, max_iter=100, random_state=seed).fit(rows.numpy())
-    return torch.from_numpy(found.cluster_centers_).float(), torch.from_numpy(found.labels_).long()
+    clustering = KMeans(clusters, n_init=3, max_iter=100, random_state=seed).fit(rows.numpy())
+    return torch.from_numpy(clustering.cluster_centers_).float(), torch.from_numpy(clustering.labels_).long()
 
 
 def nearest(rows: Tensor, centers: Tensor) -> Tensor:

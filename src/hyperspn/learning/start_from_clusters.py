@@ -56,13 +56,13 @@ def start_from_clusters(circuit: Circuit, data: ArrayLike, seed: int = 0) -> Non
     table = table[generator.permutation(len(table))[:MOST_ROWS]]
     children = _children_of_one_tree(circuit.structure)
     states = _states(circuit, table, children, generator)
-    above = {child: region for region, own in children.items() for child in own}
-    for region, own in states.items():
+    above = {child: region for region, below in children.items() for child in below}
+    for region, state in states.items():
         layer = circuit.sectors.layers[circuit.sectors.layer_of[region]]
         if layer.is_leaf and not _has_states(circuit, region):
             continue
         given = states[above[region]] if region in above else np.zeros(len(table), np.int64)
-        logits = np.log(_frequencies(given, own, layer.rows, layer.columns))
+        logits = np.log(_frequencies(given, state, layer.rows, layer.columns))
         logits += NOISE * generator.standard_normal(logits.shape)
         sector = int(layer.sectors[circuit.sectors.slot_of[region], 0])
         circuit.weights.begin(layer.kind_index, sector, torch.from_numpy(logits))
@@ -95,8 +95,8 @@ def _states(
         int(leaf): codes[variable].astype(np.int64)
         for leaf, variable in zip(leaves, circuit.structure.leaf_variables, strict=False)
     }
-    for region, own in children.items():
-        together = np.stack([states[child] for child in own], axis=1)  # (rows, children)
+    for region, below in children.items():
+        together = np.stack([states[child] for child in below], axis=1)  # (rows, children)
         states[region] = _clusters(together, circuit.sectors.layer_size, generator)
     return states
 
@@ -120,11 +120,11 @@ def _indicators(column: States) -> NDArray[np.bool_]:
     return column[:, None] == (values[1:] if len(values) == 2 else values)
 
 
-def _frequencies(given: States, own: States, rows: int, columns: int) -> NDArray[np.float64]:
-    """P(own state | given state), (rows, columns), drawn towards P(own state), and that towards equal parts."""
-    known = own >= 0
+def _frequencies(given: States, state: States, rows: int, columns: int) -> NDArray[np.float64]:
+    """P(state | given state), (rows, columns), drawn towards P(state), and that towards equal parts."""
+    known = state >= 0
     counts = np.zeros((rows, columns))
-    np.add.at(counts, (given[known], own[known]), 1)
+    np.add.at(counts, (given[known], state[known]), 1)
     overall = counts.sum(0) + PSEUDOCOUNT / columns
     counts += PSEUDOCOUNT * overall / overall.sum()
     return counts / counts.sum(1, keepdims=True)

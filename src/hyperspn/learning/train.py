@@ -149,12 +149,23 @@ def fit(
     )
     digests = _digests(circuit, train, valid, sample_weight, valid_weight)
     run = None if folder is None else Folder(folder, {**settings, **digests})
-    evaluations, best = run.resume(circuit, learner) if run else ([], copied(circuit))
+    with _bar(progress, stage) as bar:
+        evaluations = _train(training, run, steps, evaluate_every, patience, bar)
+    if run:
+        run.finish(circuit)
+    return _history(evaluations, steps)
 
+
+def _train(
+    training: Training, run: Folder | None, steps: int, evaluate_every: int, patience: int | None, bar: Progress
+) -> list[LogEntry]:
+    """Learns step by step from where the run stopped, and leaves the circuit with the best parameters."""
+    circuit, learner = training.circuit, training.learner
+    evaluations, best = run.resume(circuit, learner) if run else ([], copied(circuit))
     step, seconds = (evaluations[-1]["step"], evaluations[-1]["seconds"]) if evaluations else (-1, 0.0)
     start = perf_counter() - seconds
     try:
-        with run.alone() if run else nullcontext(), _bar(progress, stage) as bar:
+        with run.alone() if run else nullcontext():
             task = bar.add_task(_summary(evaluations), total=steps, completed=max(step, 0))
             while not _is_over(evaluations, steps, patience):
                 step += 1
@@ -169,9 +180,7 @@ def fit(
                 bar.update(task, completed=step, description=_summary(evaluations))
     finally:
         circuit.load_state_dict(best)
-    if run:
-        run.finish(circuit)
-    return _history(evaluations, steps)
+    return evaluations
 
 
 class Training:

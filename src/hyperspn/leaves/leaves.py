@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from numpy.typing import ArrayLike
@@ -33,9 +34,9 @@ class Leaves(nn.Module):
         self.families = tuple(families)
         self.distinct = tuple(dict.fromkeys(self.families))
         numbers = {family: index for index, family in enumerate(self.distinct)}
-        self.family_of = torch.tensor([numbers[family] for family in self.families], device="cpu")
+        self.family_of = torch.from_numpy(np.array([numbers[family] for family in self.families]))
         kin = list(dict.fromkeys(family.kin() for family in self.distinct))
-        group_of = torch.tensor([kin.index(family.kin()) for family in self.families], device="cpu")
+        group_of = torch.from_numpy(np.array([kin.index(family.kin()) for family in self.families]))
         self.variables = [(group_of == index).nonzero()[:, 0] for index in range(len(kin))]
         self.groups = [
             type(self.families[members[0]]).joined([self.families[v] for v in members])

@@ -90,8 +90,8 @@ class NumericColumns(LeafFamily):
         self.members = families[0].members
         self.num_points = max(len(family.points) for family in families)
         points = [(*family.points, *[np.nan] * (self.num_points - len(family.points))) for family in families]
-        self.points = torch.tensor(points, dtype=torch.float64, device="cpu")  # (variables, points)
-        units = torch.tensor([_log_unit(family.scale) for family in families], dtype=torch.float64, device="cpu")
+        self.points = torch.from_numpy(np.array(points, np.float64))  # (variables, points)
+        units = torch.from_numpy(np.array([_log_unit(family.scale) for family in families], np.float64))
         self.units = torch.where(self.points == inf, 0.0, units[:, None])  # (variables, points)
 
     @property

@@ -55,7 +55,7 @@ def binary_trees(
     if data is None:
         orders = [generator.permutation(num_variables) for _ in range(different)]
     else:
-        matrices = _noisy(bootstrapped_information(data, different, generator, continuous), generator)
+        matrices = _add_noise(bootstrapped_information(data, different, generator, continuous), generator)
         orders = [_learned_order(information, arities, generator) for information in matrices]
     size = num_variables + len(arities)
     first_regions = size * np.arange(replicas)[:, None]  # (r, 1)
@@ -79,7 +79,7 @@ def _arities(width: int) -> IntArray:
     return np.asarray(arities, np.int64)
 
 
-def _noisy(matrices: Iterator[FloatArray], generator: np.random.Generator) -> Iterator[FloatArray]:
+def _add_noise(matrices: Iterator[FloatArray], generator: np.random.Generator) -> Iterator[FloatArray]:
     """Multiplies all matrices but the first with log-normal noise."""
     yield next(matrices)
     for matrix in matrices:
@@ -93,7 +93,7 @@ def _learned_order(information: FloatArray, arities: IntArray, generator: np.ran
     for bounds in reversed(_bounds(arities)):
         for first, last in pairwise(bounds[:-1]):
             rest = order[first : bounds[-1]]
-            chosen = _close(information[np.ix_(rest, rest)], last - first, generator)
+            chosen = _choose(information[np.ix_(rest, rest)], last - first, generator)
             order[first : bounds[-1]] = np.concatenate([rest[chosen], rest[~chosen]])
     return order
 
@@ -107,16 +107,16 @@ def _bounds(arities: IntArray) -> list[list[int]]:
         children = bounds[first : first + arity]
         bounds.append([children[0][0], *(child[-1] for child in children)])
         first += arity
-    return [own for own in bounds[leaves:] if own[-1] - own[0] > len(own) - 1]
+    return [ends for ends in bounds[leaves:] if ends[-1] - ends[0] > len(ends) - 1]
 
 
-def _close(information: FloatArray, size: int, generator: np.random.Generator) -> NDArray[np.bool_]:
+def _choose(information: FloatArray, size: int, generator: np.random.Generator) -> NDArray[np.bool_]:
     """Chooses variables that say little about the others: the best of some tries."""
-    tries = [_swapped(information, _grown(information, size, generator)) for _ in range(TRIES)]
+    tries = [_swap(information, _grow(information, size, generator)) for _ in range(TRIES)]
     return min(tries, key=lambda chosen: information[np.ix_(chosen, ~chosen)].sum())
 
 
-def _grown(information: FloatArray, size: int, generator: np.random.Generator) -> NDArray[np.bool_]:
+def _grow(information: FloatArray, size: int, generator: np.random.Generator) -> NDArray[np.bool_]:
     """Begins with any variable, and adds the one that shares most information with those chosen before."""
     chosen = np.zeros(len(information), bool)
     shared = np.zeros(len(information))
@@ -129,7 +129,7 @@ def _grown(information: FloatArray, size: int, generator: np.random.Generator) -
     return chosen
 
 
-def _swapped(information: FloatArray, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _swap(information: FloatArray, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Exchanges a chosen variable for another one as long as this lowers the information between them and the others."""
     inward = 2 * information[:, chosen].sum(1) - information.sum(1)  # shared with the chosen, minus with the others
     for _ in range(len(information)):

@@ -70,7 +70,7 @@ def _tree(information: FloatArray, generator: np.random.Generator) -> _Tree:
     for place, variable in enumerate(inner):
         region[variable] = num_variables + place
     children = [[variable, *(region[other] for other in below[variable])] for variable in inner]
-    return _Tree([len(own) for own in children], list(chain(*children)))
+    return _Tree([len(regions) for regions in children], list(chain(*children)))
 
 
 def _forest(num_variables: int, trees: list[_Tree]) -> RegionGraph:

@@ -41,14 +41,14 @@ def poon_domingos(
     axes = range(len(shape)) if axes is None else axes
     if len(set(axes)) != len(axes) or not set(axes) <= set(range(len(shape))):
         raise ValueError(f"expected different axes 0..{len(shape) - 1}, found {list(axes)}")
-    levels = [_lines(shape, axes, own) for own in ([delta] if isinstance(delta, (int, float)) else delta)]
+    levels = [_lines(shape, axes, distance) for distance in ([delta] if isinstance(delta, (int, float)) else delta)]
 
     cuts: dict[Box, list[tuple[Box, Box]]] = {}
     pending: list[Box] = [tuple((0, size) for size in shape)]
     while pending:
         box = pending.pop()
         if box not in cuts:
-            cuts[box] = next((found for lines in levels if (found := _cuts(box, lines))), [])
+            cuts[box] = next(filter(None, (_cuts(box, lines) for lines in levels)), [])
             pending += [part for cut in cuts[box] for part in cut]
     boxes = sorted(cuts, key=lambda box: (prod(stop - start for start, stop in box), box))
     numbers = {box: number for number, box in enumerate(boxes)}

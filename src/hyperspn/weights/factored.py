@@ -48,12 +48,12 @@ class FactoredWeights(WeightSource):
             raise ValueError(f"expected latent_dim, hidden widths and features >= 1, found {widths}")
         if sectors.product != "elementwise":
             raise ValueError("expected element-wise products, found the outer products of an EiNet")
-        if not _replicas_are_alike(sectors.structure):
+        if not _is_one_tree(sectors.structure):
             raise ValueError("expected replicas of one tree (shared=True), found trees that differ")
         self.hidden = tuple(hidden)
         self.init = init
         self.rows = sectors.layer_size
-        self.numbers = _numbered_corners(sectors)
+        self.numbers = _number_corners(sectors)
         counts = [int((numbers >= 0).sum()) for numbers in self.numbers]
         self.latents = nn.Parameter(torch.randn(len(sectors.structure.roots), latent_dim))
         self.net = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths))
@@ -94,7 +94,7 @@ class FactoredWeights(WeightSource):
         return f"latent_dim={latent_dim}, features={features}, hidden={self.hidden}, init={self.init!r}"
 
 
-def _replicas_are_alike(structure: RegionGraph) -> bool:
+def _is_one_tree(structure: RegionGraph) -> bool:
     """Whether the regions are those of one tree again and again."""
     replicas = len(structure.roots)
     size = structure.num_regions // replicas
@@ -106,13 +106,13 @@ def _replicas_are_alike(structure: RegionGraph) -> bool:
     )
 
 
-def _numbered_corners(sectors: Sectors) -> list[Tensor]:
+def _number_corners(sectors: Sectors) -> list[Tensor]:
     """For each kind the used weights of one replica's sectors, numbered, and -1 for the unused ones: (U, size)."""
     numbers = []
     for index, kind in enumerate(sectors.kinds):
         layers = [layer for layer in sectors.layers if layer.kind_index == index]
         count = sum(layer.sectors.numel() for layer in layers) // len(sectors.structure.roots)
-        used = torch.zeros(count, kind.rows, kind.columns, dtype=torch.bool, device="cpu")
+        used = torch.from_numpy(np.zeros((count, kind.rows, kind.columns), bool))
         for layer in layers:
             free = layer.columns - (layer.partitions == 1)
             used[layer.sectors[layer.sectors < count], : layer.rows, :free] = True

@@ -42,7 +42,7 @@ class FusedNetwork(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
         arrays = _arrays(*ctx.saved_tensors)
         x, weights, biases = kernel.network_backward(*arrays, array(gradient), torch.get_num_threads())
-        return tuple(torch.from_numpy(found) for found in (x, *weights, *biases))
+        return tuple(torch.from_numpy(part) for part in (x, *weights, *biases))
 
 
 def _arrays(x: Tensor, *parameters: Tensor) -> tuple[Any, list[Any], list[Any]]:

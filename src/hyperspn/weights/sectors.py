@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..structures import RegionGraph
+from ..structures.region_graph import IntArray
 
 Product = Literal["elementwise", "outer"]
 
@@ -149,47 +150,39 @@ class Sectors:
         widths = _region_widths(structure, np.asarray(leaf_widths))
         shapes = (_outer_shapes if product == "outer" else _elementwise_shapes)(structure, layer_size, widths)
         self.num_used_weights = int(shapes.weights.sum()) + self.num_mixture_weights
-
         sizes = [layer_size, *np.unique(shapes.left[shapes.left > layer_size]).tolist()]
-        region_kinds = np.searchsorted(sizes, np.maximum(shapes.left, layer_size))
-        ids, counts = _numbered(np.repeat(region_kinds, shapes.sectors), len(sizes))
+        kinds = np.searchsorted(sizes, np.maximum(shapes.left, layer_size))  # (regions,)
+        ids, counts = _number(np.repeat(kinds, shapes.sectors), len(sizes))
         counts[0] += structure.spare_sectors
         sector_rows = 1 if product == "outer" else layer_size
         self.kinds = tuple(SectorKind(sector_rows, size, count) for size, count in zip(sizes, counts, strict=True))
 
         self.layers: list[SumLayer] = []
-        self.layer_of = torch.empty(structure.num_regions, dtype=torch.int64, device="cpu")
-        self.slot_of = torch.empty(structure.num_regions, dtype=torch.int64, device="cpu")
-        first_sectors = np.cumsum(shapes.sectors) - shapes.sectors
-        leaf_sizes = _of_leaves(structure, structure.leaf_sizes, 0)
-        alike = (
-            structure.heights,
-            structure.partition_counts,
-            shapes.rows,
-            shapes.columns,
-            shapes.is_outer,
-            leaf_sizes,
+        groups = _group_regions(structure, shapes)
+        layer_of, slot_of = np.empty((2, structure.num_regions), np.int64)
+        for index, regions in enumerate(groups):
+            layer_of[regions], slot_of[regions] = index, np.arange(len(regions))
+        self.layer_of, self.slot_of = torch.from_numpy(layer_of), torch.from_numpy(slot_of)  # (regions,)
+        first_sectors = np.cumsum(shapes.sectors) - shapes.sectors  # (regions,)
+        for regions in groups:
+            places = first_sectors[regions, None] + np.arange(shapes.sectors[regions[0]])  # (U, sectors)
+            self.layers.append(self._layer(regions, shapes, int(kinds[regions[0]]), ids[places]))
+
+    def _layer(self, regions: IntArray, shapes: _Shapes, kind: int, sectors: IntArray) -> SumLayer:
+        """The layer of regions that are alike, with their sectors, (U, sectors of a region)."""
+        first, structure = regions[0], self.structure
+        make = EinsumLayer if self.product == "outer" else SumLayer
+        return make(
+            torch.from_numpy(sectors),
+            *_factors(structure, regions),
+            self.kinds[kind],
+            kind,
+            int(shapes.rows[first]),
+            int(shapes.columns[first]),
+            partitions=max(1, int(structure.partition_counts[first])),
+            is_leaf=bool(structure.partition_counts[first] == 0),
+            is_outer=bool(shapes.is_outer[first]),
         )
-        make_layer = EinsumLayer if product == "outer" else SumLayer
-        for regions in _alike(*alike):
-            first = regions[0]
-            kind = int(region_kinds[first])
-            own = ids[first_sectors[regions, None] + np.arange(shapes.sectors[first])]  # (U, sectors)
-            self.layer_of[regions] = len(self.layers)
-            self.slot_of[regions] = torch.arange(len(regions), device="cpu")
-            self.layers.append(
-                make_layer(
-                    torch.from_numpy(own),
-                    *_factors(structure, regions),
-                    self.kinds[kind],
-                    kind,
-                    int(shapes.rows[first]),
-                    int(shapes.columns[first]),
-                    partitions=max(1, int(structure.partition_counts[first])),
-                    is_leaf=bool(structure.partition_counts[first] == 0),
-                    is_outer=bool(shapes.is_outer[first]),
-                )
-            )
 
     @property
     def num_sectors(self) -> int:
@@ -215,7 +208,7 @@ def ragged_gather(offsets: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
     return firsts[owners] + torch.arange(len(owners), device=items.device), owners
 
 
-def _numbered(kinds: np.ndarray, num_kinds: int) -> tuple[np.ndarray, list[int]]:
+def _number(kinds: IntArray, num_kinds: int) -> tuple[IntArray, list[int]]:
     """The number of each sector among those of its kind, and how many there are of each."""
     ids = np.empty_like(kinds)
     counts = np.bincount(kinds, minlength=num_kinds).tolist()
@@ -224,10 +217,12 @@ def _numbered(kinds: np.ndarray, num_kinds: int) -> tuple[np.ndarray, list[int]]
     return ids, counts
 
 
-def _alike(*properties: np.ndarray) -> list[np.ndarray]:
-    """Groups regions that agree in all properties, in the order of these."""
-    shapes, groups = np.unique(np.stack(properties, 1), axis=0, return_inverse=True)
-    return [np.flatnonzero(groups.ravel() == index) for index in range(len(shapes))]
+def _group_regions(structure: RegionGraph, shapes: _Shapes) -> list[IntArray]:
+    """Groups regions of the same height, partitions and shape, in the order of these: the layers."""
+    leaf_sizes = _of_leaves(structure, structure.leaf_sizes, 0)
+    properties = (structure.heights, structure.partition_counts, shapes.rows, shapes.columns, shapes.is_outer)
+    different, groups = np.unique(np.stack([*properties, leaf_sizes], 1), axis=0, return_inverse=True)
+    return [np.flatnonzero(groups.ravel() == index) for index in range(len(different))]
 
 
 class _Shapes(NamedTuple):
@@ -283,7 +278,7 @@ def _is_outer(structure: RegionGraph) -> np.ndarray:
     return arities == 2
 
 
-def _factors(structure: RegionGraph, regions: np.ndarray) -> tuple[Tensor, Tensor]:
+def _factors(structure: RegionGraph, regions: IntArray) -> tuple[Tensor, Tensor]:
     """The child regions of all partitions of these regions, or their variables, and where each partition's begin."""
     if structure.partition_counts[regions[0]]:
         values, offsets = structure.children, structure.child_offsets

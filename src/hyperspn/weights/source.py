@@ -16,6 +16,9 @@ class WeightSource(nn.Module):
 
     Nothing else in the library knows whether a parameter tensor or a network wrote them. Called with the index
     of a sector kind and sector ids, as a tensor (ids,) or a slice, it returns the weights, (ids, size of the kind).
+
+    A file is loaded into parameters on the device "meta", which take no memory. So tensors that are no parameters are
+    made of numpy arrays, which stay where they are.
     """
 
     init: Init
