@@ -45,6 +45,36 @@ def test_encoding_and_decoding(shop):
     np.testing.assert_array_equal(schema.encode(again), x)
 
 
+def test_a_long_table_is_the_same_as_its_parts(tmp_path):
+    """Columns of few different strings are held as codes in long tables, and as strings in short ones."""
+    generator = np.random.default_rng(0)
+    columns = {
+        "color": np.array(["red", "blue", "?", "green"])[generator.integers(4, size=12_000)],
+        "age": generator.integers(100, size=12_000).astype(str),
+        "size": generator.integers(3, size=12_000).astype(str),
+        "day": np.datetime_as_string(np.datetime64("2020-01-01") + generator.integers(300, size=12_000)),
+        "real": generator.normal(size=12_000).round(6).astype(str),
+    }
+    table = pa.table(columns)
+    write_table(table, tmp_path / "t.csv")
+    long = read_table(tmp_path / "t.csv")
+    assert [pa.types.is_dictionary(kind) for kind in long.schema.types] == [True] * 4 + [False]
+    holes = table.set_column(0, "color", pa.array(columns["color"], mask=columns["color"] == "?"))
+    assert long.to_pydict() == holes.to_pydict()
+    train = generator.permutation(12_000)[:8000]
+    schema = recognize(long, train, missing_as_data=True)
+    assert schema == recognize(holes, train, missing_as_data=True)
+    x = schema.encode(long)
+    np.testing.assert_array_equal(x, schema.encode(holes))
+    assert recognize(long.slice(0, 5)) == recognize(holes.slice(0, 5))
+    assert csv_text(long) == csv_text(holes)
+    assert (
+        schema.fill(long, np.where(x == 3, 0, x)).to_pydict() == schema.fill(holes, np.where(x == 3, 0, x)).to_pydict()
+    )
+    rows = describe(schema, long)
+    assert rows == describe(schema, holes)
+
+
 def test_types_stay_as_they_are():
     table = pa.table(
         {

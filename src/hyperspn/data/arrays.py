@@ -26,6 +26,8 @@ def numbers_of(values: pa.ChunkedArray, spelling: Spelling | None = None) -> NDA
     """Values of any type as numbers, (rows,); NaN for what is missing or none."""
     import pyarrow as pa
 
+    if pa.types.is_dictionary(values.type):
+        return on_levels(lambda levels: numbers_of(levels, spelling), values)
     if pa.types.is_string(values.type):
         return to_numpy((spelling or Spelling()).parse(values))
     if pa.types.is_boolean(values.type):
@@ -42,6 +44,8 @@ def truths_of(values: pa.ChunkedArray) -> NDArray[np.float64]:
 
     if pa.types.is_boolean(values.type):
         return numbers_of(values)
+    if pa.types.is_dictionary(values.type):
+        return on_levels(truths_of, values)
     if not pa.types.is_string(values.type):
         numbers = numbers_of(values)
         return np.where(np.isin(numbers, (0, 1)), numbers, nan)
@@ -63,25 +67,50 @@ def arrow_type(name: str) -> pa.DataType:
 
 
 def to_numpy(values: Any) -> NDArray[np.float64]:
+    """An array that may be changed."""
     import pyarrow as pa
 
-    return np.array(values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False))
+    array = values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(zero_copy_only=False)
+    return np.require(array, requirements="W")
+
+
+def is_text(values: pa.ChunkedArray) -> bool:
+    """Whether these are strings, or the codes of strings."""
+    import pyarrow as pa
+
+    return pa.types.is_string(values.type) or pa.types.is_dictionary(values.type)
 
 
 def levels_of(values: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
     """The different strings or booleans of a column, and the number of each value among them, (rows,); -1 if missing."""
     import pyarrow as pa
 
-    chunks = values.dictionary_encode().chunks
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    chunks = values.unify_dictionaries().chunks
     if not chunks:
-        return pa.array([], values.type), np.empty(0, np.int32)
-    return chunks[-1].dictionary, np.concatenate([np.asarray(chunk.indices.fill_null(-1)) for chunk in chunks])
+        return pa.array([], values.type.value_type), np.empty(0, np.int32)
+    levels = chunks[-1].dictionary
+    places = np.concatenate([np.asarray(chunk.indices.fill_null(-1)) for chunk in chunks])
+    used = np.bincount(places + 1, minlength=len(levels) + 1)[1:] > 0
+    if used.all():
+        return levels, places
+    return levels.filter(pa.array(used)), np.append(np.cumsum(used) - 1, -1).astype(np.int32)[places]
 
 
-def on_levels(function: Any, values: pa.ChunkedArray) -> NDArray[np.float64]:
-    """What a function makes of strings: it is called once with each that differs."""
+def on_levels(function: Callable[[pa.Array], NDArray[np.float64]], values: pa.ChunkedArray) -> NDArray[np.float64]:
+    """What a function makes of strings: it is called once with all that differ."""
     levels, places = levels_of(values)
-    return np.append(to_numpy(function(levels)), nan)[places]
+    return np.append(function(levels), nan)[places]
+
+
+def check_finite(name: str, numbers: NDArray[np.float64]) -> None:
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        raise ValueError(
+            f"expected finite numbers in column {name!r}, found an infinite one in row {infinite.argmax() + 1}: "
+            "drop or fix the column"
+        )
 
 
 def in_threads(function: Callable[..., T], *columns: Iterable[Any]) -> list[T]:

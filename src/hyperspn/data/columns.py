@@ -13,7 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import counted
-from .arrays import arrow_type, cast, numbers_of, on_levels, spread, to_numpy, truths_of, without_nan
+from .arrays import (
+    arrow_type,
+    cast,
+    check_finite,
+    is_text,
+    numbers_of,
+    on_levels,
+    spread,
+    to_numpy,
+    truths_of,
+    without_nan,
+)
 from .dates import ISO, UNITS, DateFormat, seconds_of, times_of
 from .scales import Scale
 from .spelling import EXACT, Spelling
@@ -139,9 +150,10 @@ class Column:
         values = without_nan(values)
         holes = np.asarray(values.is_null())
         if self.categories and isinstance(self.categories[0], str):
-            codes = self._codes_of_text(values)
+            codes = on_levels(self._codes_of_text, values) if is_text(values) else self._codes_of_text(values)
         else:
             numbers = self.numbers(values)
+            check_finite(self.name, numbers)
             codes = self._codes_of_numbers(numbers, strict, notes) if self.categories else numbers
         self._check_known(values, np.isnan(codes) & ~holes, strict, notes)
         self._check_bounds(codes, notes)
@@ -155,18 +167,11 @@ class Column:
 
         if self.kind == "date":
             length = UNITS[self.unit]
-            if pa.types.is_string(values.type):
-                return on_levels(self._seconds, values) / length
+            if is_text(values):
+                return on_levels(lambda levels: to_numpy(self._seconds(levels)), values) / length
             return to_numpy(seconds_of(values)) / length if pa.types.is_temporal(values.type) else numbers_of(values)
         is_boolean = bool(self.categories) and isinstance(self.categories[0], bool)
-        numbers = truths_of(values) if is_boolean else numbers_of(values, self.spelling)
-        infinite = np.isinf(numbers)
-        if infinite.any():
-            raise ValueError(
-                f"expected finite numbers in column {self.name!r}, found an infinite one in row "
-                f"{infinite.argmax() + 1}: drop or fix the column"
-            )
-        return numbers
+        return truths_of(values) if is_boolean else numbers_of(values, self.spelling)
 
     def _seconds(self, text: pa.Array) -> pa.Array:
         """Dates and times in the column's own format, or as ISO 8601 has them."""
@@ -220,19 +225,22 @@ class Column:
         return np.minimum(codes, len(self.categories))
 
     def _codes_of_numbers(self, numbers: NDArray[np.float64], strict: bool, notes: list[str]) -> NDArray[np.float64]:
-        order = np.argsort(values := np.array([*self.categories, *self.pooled], np.float64))
-        places = np.searchsorted(values[order], numbers).clip(max=len(values) - 1)
-        upper, lower = order[places], order[(places - 1).clip(0)]
-        nearest = np.where(np.abs(values[lower] - numbers) < np.abs(values[upper] - numbers), lower, upper)
-        codes = np.where(values[nearest] == numbers, nearest, nan)
-        unseen = np.isnan(codes) & (numbers == np.floor(numbers)) & bool((values == np.floor(values)).all())
-        if unseen.any() and not strict and self.type != "bool":
-            example = numbers[unseen.argmax()]
+        values = np.array([*self.categories, *self.pooled], np.float64)
+        order = values.argsort()
+        ordered = values[order]
+        places = np.searchsorted(ordered, numbers).clip(max=len(values) - 1)
+        codes = np.where(ordered[places] == numbers, order[places], nan)
+        unseen = np.flatnonzero(np.isnan(codes) & (numbers == np.floor(numbers)))
+        are_whole = bool((values == np.floor(values)).all()) and not isinstance(self.categories[0], bool)
+        if len(unseen) and are_whole and not strict:
+            above, below = places[unseen], (places[unseen] - 1).clip(0)
+            is_below = np.abs(ordered[below] - numbers[unseen]) < np.abs(ordered[above] - numbers[unseen])
+            nearest = order[np.where(is_below, below, above)]
+            codes[unseen] = nearest
             notes.append(
-                f"column {self.name!r}: unseen whole numbers in {counted(unseen.sum(), 'cell')} count as the nearest seen "
-                f"ones, like {example:g} as {values[nearest[unseen.argmax()]]:g}"
+                f"column {self.name!r}: unseen whole numbers in {counted(len(unseen), 'cell')} count as the nearest seen "
+                f"ones, like {numbers[unseen[0]]:g} as {values[nearest[0]]:g}"
             )
-            codes[unseen] = nearest[unseen]
         return np.minimum(codes, len(self.categories))
 
     def _check_known(self, values: pa.ChunkedArray, misfits: NDArray[np.bool_], strict: bool, notes: list[str]) -> None:

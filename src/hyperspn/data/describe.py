@@ -55,8 +55,8 @@ def describe(schema: Schema, table: pa.Table, notes: list[str] | None = None) ->
     total = sum(map(_distributions, schema.columns))
     described = []
     for name, values in zip(table.column_names, table.columns, strict=True):
-        missing = pc.sum(pc.is_null(values, nan_is_null=True)).as_py() or 0
-        distinct = pc.count_distinct(values.drop_null()).as_py()
+        missing = pc.sum(values.is_null(nan_is_null=True)).as_py() or 0
+        distinct = len(values.drop_null().unique())
         if name not in columns:
             described.append(Description(name, "left out", missing, distinct, reason=reasons.get(name, "")))
             continue

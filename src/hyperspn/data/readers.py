@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import counted, did_you_mean
-from .arrays import in_threads
+from .arrays import in_threads, levels_of
 from .frames import MISSING, check_names, standard_table, table_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}
 GUESSED = (",", ";", "\t")
 MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".feather", b"\x93NUMPY": ".npy", b"{": ".jsonl"}
 BLOCK = 1 << 21
+SAMPLE = 10_000  # rows that show whether a column has few different strings
 STANDARD_INPUT = "-"
 
 
@@ -125,6 +126,8 @@ def _with_holes(table: pa.Table, words: Collection[str], notes: list[str]) -> pa
     def with_holes(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, list[dict[str, Any]]]:
         if not pa.types.is_string(column.type):
             return column, []
+        if len(column) > SAMPLE and pc.count_distinct(column[:SAMPLE]).as_py() < SAMPLE // 10:
+            return _coded(column, listed)
         missing = pc.is_in(column, value_set=listed)
         if not pc.any(missing).as_py():
             return column, []
@@ -141,6 +144,26 @@ def _with_holes(table: pa.Table, words: Collection[str], notes: list[str]) -> pa
         if word
     ]
     return pa.table(list(columns), table.column_names)
+
+
+def _coded(column: pa.ChunkedArray, words: pa.Array) -> tuple[pa.ChunkedArray, list[dict[str, Any]]]:
+    """A column of few different strings as codes of them, null where one is among the words, and how often these occur."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = column.dictionary_encode()
+    missing = np.asarray(pc.is_in(column.chunk(0).dictionary, value_set=words))
+    if not missing.any():
+        return column, []
+    levels, codes = levels_of(column)
+    counts = np.bincount(codes, minlength=len(levels))[missing].tolist()
+    holes = [
+        {"values": word, "counts": count}
+        for word, count in zip(levels.filter(missing).to_pylist(), counts, strict=True)
+    ]
+    places = np.where(missing, -1, np.cumsum(~missing) - 1).astype(np.int32)[codes]
+    coded = pa.DictionaryArray.from_arrays(pa.array(places, mask=places < 0), levels.filter(~missing))
+    return pa.chunked_array([coded]), holes
 
 
 def _trimmed(table: pa.Table) -> pa.Table:
@@ -197,7 +220,7 @@ def _read_csv(content: bytes, suffix: str) -> pa.Table:
 
 def _delimiter(content: bytes, usual: str) -> str:
     """What stands between cells: that which cuts the first lines into the most cells, equally many in each."""
-    lines = content[:BLOCK].decode(errors="replace").splitlines(keepends=True)[:20]
+    lines = content[: 1 << 16].decode(errors="replace").splitlines(keepends=True)[:20]
     best, most = usual, (False, 1)
     for delimiter in (usual, *GUESSED):
         try:
@@ -232,7 +255,7 @@ def _has_blanks(content: bytes, delimiter: str, block: int = BLOCK) -> bool:
     """Whether a cell may begin or end with a blank: with one of ASCII, or with any other character."""
     text, is_edge = np.frombuffer(content, np.uint8), _edges(delimiter)
     for start in range(0, len(text), block):
-        unusual = start + np.flatnonzero(text[start : start + block] - np.uint8(33) > 127 - 33)
+        unusual = start + np.flatnonzero(text[start : start + block].view(np.int8) <= ord(" "))  # also above 127
         before, after = _neighbors(text, unusual[~is_edge[text[unusual]]])
         if is_edge[before].any() or is_edge[after].any():
             return True

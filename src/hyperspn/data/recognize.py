@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import counted
-from .arrays import in_threads, levels_of, numbers_of, to_numpy, without_nan
+from .arrays import check_finite, in_threads, is_text, levels_of, numbers_of, to_numpy, without_nan
 from .columns import Column
 from .dates import UNITS, DateFormat, find_formats, seconds_of, unit_of
 from .readers import check_known
@@ -139,7 +139,8 @@ class _Values:
         import pyarrow as pa
 
         self.name, self.values, self.wish, self.notes = name, values, wish, notes
-        self.is_text = pa.types.is_string(values.type)
+        self.is_text = is_text(values)
+        self.has_levels = pa.types.is_dictionary(values.type)
         self.known = np.asarray(values.is_valid())
         self.train = train & self.known
         has_holes = wish.missing_as_data and bool((train & ~self.known).any())
@@ -182,8 +183,11 @@ class _Values:
             return None if self.wish.kind == "categorical" else self._times(to_numpy(seconds_of(self.values)))
         if self.is_text:
             return self._numbers_of_text()
-        numbers = None if types.is_boolean(self.values.type) else self._finite(numbers_of(self.values))
-        if numbers is not None and types.is_integer(self.values.type) and (np.abs(numbers) > EXACT).any():
+        if types.is_boolean(self.values.type):
+            return None
+        numbers = numbers_of(self.values)
+        check_finite(self.name, numbers)
+        if types.is_integer(self.values.type) and (np.abs(numbers) > EXACT).any():
             self.notes.append(f"column {self.name!r} has whole numbers above 2^53, which are seen as strings")
             return None
         return numbers
@@ -196,13 +200,15 @@ class _Values:
             return self._dates(required=True)
         if not self.wish.numeric_strings:
             return None
-        spelled = find_spelling(self.values.drop_null() if self.values.null_count else self.values)
+        text = self.levels[0] if self.has_levels else self.values.drop_null() if self.values.null_count else self.values
+        spelled = find_spelling(text)
         if spelled is None:
             self._tell_numbers_among_strings()
             return self._dates()
-        numbers = np.full(len(self.values), np.nan)
-        numbers[self.known] = to_numpy(spelled[1])
-        if is_too_long(self.values, self._finite(numbers)):
+        places = self.levels[1] if self.has_levels else np.where(self.known, np.cumsum(self.known) - 1, -1)
+        numbers = np.append(to_numpy(spelled[1]), np.nan)[places]
+        check_finite(self.name, numbers)
+        if is_too_long(text, numbers):
             self.notes.append(f"column {self.name!r} has whole numbers above 2^53, which are seen as strings")
             return None
         return self._spelled(spelled[0], numbers)
@@ -219,7 +225,8 @@ class _Values:
         """Numbers although not all strings are: those of the spelling that fits the most."""
         spellings = [Spelling(decimal, thousands) for decimal, thousands in STYLES]
         best = max(spellings, key=lambda spelling: np.isfinite(numbers_of(self.values, spelling)).sum())
-        numbers = self._finite(numbers_of(self.values, best))
+        numbers = numbers_of(self.values, best)
+        check_finite(self.name, numbers)
         strange = self.known & np.isnan(numbers)
         if np.isnan(numbers).all():
             raise ValueError(
@@ -264,16 +271,6 @@ class _Values:
     def _times(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
         self.facts["unit"] = unit_of(seconds[self.known])
         return seconds / UNITS[self.facts["unit"]]
-
-    def _finite(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Numbers, once none of them is infinite."""
-        if np.isinf(numbers).any():
-            row = np.isinf(numbers).argmax() + 1
-            raise ValueError(
-                f"expected finite numbers in column {self.name!r}, found an infinite one in row {row}: "
-                "drop or fix the column"
-            )
-        return numbers
 
     def _numeric(self, numbers: NDArray[np.float64]) -> Column:
         import pyarrow as pa

@@ -79,7 +79,7 @@ class Scale:
         x = np.sort(np.asarray(values, np.float64))
         if len(x) == 0 or not np.isfinite(x).all():
             raise ValueError("expected finite numbers, at least one, found none or others")
-        levels, counts = np.unique(x, return_counts=True)
+        levels, _, counts = _runs(x)
         decimals = decimals_of(levels)
         points = levels[counts > max(POINT_SHARE * len(x), POINT_ROWS)]
         spread = _spread(x[~np.isin(x, points)], decimals)
@@ -202,11 +202,17 @@ def _ends(lower: float | None, upper: float | None, decimals: int | None) -> tup
     return (-inf if lower is None else lower - half), (inf if upper is None else upper + half)
 
 
+def _runs(x: FloatArray) -> tuple[FloatArray, NDArray[np.intp], NDArray[np.intp]]:
+    """The different values of numbers in ascending order, where each begins, and how often it occurs."""
+    first = np.flatnonzero(np.append(True, x[1:] != x[:-1])[: len(x)])
+    return x[first], first, np.diff(np.append(first, len(x)))
+
+
 def _spread(x: FloatArray, decimals: int | None) -> FloatArray:
     """Recorded values spread evenly over their cells, in ascending order."""
     if decimals is None:
         return x
-    levels, first, counts = np.unique(x, return_index=True, return_counts=True)
+    levels, first, counts = _runs(x)
     place = (np.arange(len(x)) - np.repeat(first, counts) + 0.5) / np.repeat(counts, counts)
     return np.repeat(levels, counts) + (place - 0.5) * 10.0**-decimals
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import did_you_mean
-from .arrays import in_threads
+from .arrays import in_threads, is_text
 from .columns import Column
 from .frames import check_names
 from .readers import check_known
@@ -80,12 +80,12 @@ class Schema:
                 raise ValueError(f"expected a column named {name!r}, found none{hint}")
             if notes is not None:
                 notes.append(f"there is no column {name!r}: it counts as missing{hint}")
-        x = np.full((len(table), len(self.columns)), nan)
+        x = np.empty((len(table), len(self.columns)), order="F")
 
         def encode(variable: int, column: Column) -> list[str]:
             told: list[str] = []
-            if column.name not in absent:
-                x[:, variable] = column.encode(table.column(column.name), strict, told)
+            is_absent = column.name in absent
+            x[:, variable] = nan if is_absent else column.encode(table.column(column.name), strict, told)
             return told
 
         for told in in_threads(encode, range(len(self.columns)), self.columns):
@@ -187,6 +187,7 @@ def _filled(old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.ChunkedArray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    old = old.cast(pa.string()) if is_text(old) else old
     holes = pc.is_null(old, nan_is_null=True)
     if not pc.any(holes).as_py():
         return old

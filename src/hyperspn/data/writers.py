@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import files
+from .arrays import is_text
 from .readers import DELIMITERS, suffix_of
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _cells(column: pa.ChunkedArray, delimiter: str, excel_safe: bool, alone: boo
     import pyarrow.compute as pc
 
     text = pc.fill_null(column.cast(pa.string()), "")
-    if not pa.types.is_string(column.type):
+    if not is_text(column):
         return pc.if_else(pc.equal(text, ""), '""', text) if alone else text
     if excel_safe:
         text = pc.if_else(pc.match_substring_regex(text, FORMULA), pc.binary_join_element_wise("'", text, ""), text)
