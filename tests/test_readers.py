@@ -9,7 +9,8 @@ import pyarrow.parquet
 import pytest
 
 from hyperspn.data import is_table, read_table, recognize, write_table
-from hyperspn.data.readers import MISSING, _is_tidy
+from hyperspn.data.csv_files import _is_tidy
+from hyperspn.data.readers import MISSING
 
 SHOP = """color,size,price,stock,sold
 red,3,1.5,10,yes

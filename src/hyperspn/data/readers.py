@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import os
@@ -18,19 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numpy.typing import NDArray
-
 from ..checks import counted, did_you_mean
 from .arrays import in_threads, levels_of
+from .csv_files import DELIMITERS, read_csv, trimmed
 from .frames import MISSING, check_names, standard_table, table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-GUESSED = (",", ";", "\t")
 MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".feather", b"\x93NUMPY": ".npy", b"{": ".jsonl"}
-BLOCK = 1 << 21
 SAMPLE = 10_000  # rows that show whether a column has few different strings
 STANDARD_INPUT = "-"
 
@@ -67,7 +62,7 @@ def read_table(
         check_names(table.column_names)
         if len(table) == 0:
             raise ValueError("expected at least one row, found none")
-        table = standard_table(table) if suffix in DELIMITERS else _trimmed(standard_table(table))
+        table = standard_table(table) if suffix in DELIMITERS else trimmed(standard_table(table))
         words = MISSING if missing_values is None else ("", *missing_values)
         return _with_holes(table, words, notes)
     except ValueError as error:
@@ -166,146 +161,8 @@ def _coded(column: pa.ChunkedArray, words: pa.Array) -> tuple[pa.ChunkedArray, l
     return pa.chunked_array([coded]), holes
 
 
-def _trimmed(table: pa.Table) -> pa.Table:
-    """The table without blanks around its strings."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    def trim(column: pa.ChunkedArray) -> pa.ChunkedArray:
-        return pc.utf8_trim_whitespace(column) if pa.types.is_string(column.type) else column
-
-    return pa.table(in_threads(trim, table.columns), table.column_names)
-
-
 def _listed(names: list[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def _read_csv(content: bytes, suffix: str) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.csv as arrow_csv
-
-    content = content.removeprefix(b"\xef\xbb\xbf")
-    content = content.rstrip(b"\r\n") if content.endswith((b"\n\n", b"\n\r\n")) else content
-    if not content or content.isspace():
-        raise ValueError("expected a header and rows, found an empty file")
-    delimiter = _delimiter(content, DELIMITERS.get(suffix, ","))
-    tidy = content if _is_tidy(content, delimiter) else _tidied(content, delimiter)
-    names, start = _header(tidy, delimiter)
-    columns = [str(i) for i in range(len(names))]
-    if start == len(tidy):
-        return pa.table([pa.array([], "string")] * len(names), names)
-    rows = pa.py_buffer(tidy).slice(start)
-    parsing = arrow_csv.ParseOptions(
-        delimiter=delimiter, newlines_in_values=b'"' in tidy, ignore_empty_lines=len(names) > 1
-    )
-    strings = arrow_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=False)
-    try:
-        for block in (BLOCK, len(tidy)):
-            try:
-                reading = arrow_csv.ReadOptions(column_names=columns, block_size=block)
-                table = arrow_csv.read_csv(pa.BufferReader(rows), reading, parsing, strings)
-                break
-            except pa.ArrowInvalid as error:
-                if "straddl" not in str(error):  # a row that is longer than the block
-                    raise
-    except pa.ArrowInvalid as error:
-        _check_lines(content, delimiter)
-        raise ValueError(f"expected cells with {delimiter!r} between, found a fault: {error}") from error
-    if len(names) > 1 and len(table) != tidy.count(b"\n", start) + (not tidy.endswith(b"\n")):
-        _check_lines(content, delimiter)  # there is an empty line, or a cell of several lines
-    table = table.rename_columns(names)
-    return _trimmed(table) if _has_blanks(tidy, delimiter) else table
-
-
-def _delimiter(content: bytes, usual: str) -> str:
-    """What stands between cells: that which cuts the first lines into the most cells, equally many in each."""
-    lines = content[: 1 << 16].decode(errors="replace").splitlines(keepends=True)[:20]
-    best, most = usual, (False, 1)
-    for delimiter in (usual, *GUESSED):
-        try:
-            widths = [len(cells) for cells in _csv_rows(lines, delimiter)]
-        except csv.Error:
-            continue
-        cut = (widths[0] > 1 and len(set(widths)) == 1, widths[0])
-        best, most = (delimiter, cut) if cut > most else (best, most)
-    return best
-
-
-def _csv_rows(lines: Any, delimiter: str) -> Any:
-    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
-
-
-def _is_tidy(content: bytes, delimiter: str, block: int = BLOCK) -> bool:
-    """Whether quotes stand only around whole cells, and in pairs within: then all readers agree about them."""
-    if b'"' not in content:
-        return b"\n" in content or b"\r" not in content
-    text, is_edge = np.frombuffer(content, np.uint8), _edges(delimiter)
-    opened = 0
-    for start in range(0, len(text), block):
-        quotes = start + np.flatnonzero(text[start : start + block] == ord('"'))
-        before, after = _neighbors(text, quotes[opened::2])[0], _neighbors(text, quotes[1 - opened :: 2])[1]
-        if not (is_edge[before].all() and is_edge[after].all()):
-            return False
-        opened = (opened + len(quotes)) % 2
-    return opened == 0
-
-
-def _has_blanks(content: bytes, delimiter: str, block: int = BLOCK) -> bool:
-    """Whether a cell may begin or end with a blank: with one of ASCII, or with any other character."""
-    text, is_edge = np.frombuffer(content, np.uint8), _edges(delimiter)
-    for start in range(0, len(text), block):
-        unusual = start + np.flatnonzero(text[start : start + block].view(np.int8) <= ord(" "))  # also above 127
-        before, after = _neighbors(text, unusual[~is_edge[text[unusual]]])
-        if is_edge[before].any() or is_edge[after].any():
-            return True
-    return bool(text[-1] == ord(" ") or text[-1] > 127)
-
-
-def _edges(delimiter: str) -> NDArray[np.bool_]:
-    """Which bytes may stand before and after a cell, (256,)."""
-    return np.isin(np.arange(256), list(b'"\r\n' + delimiter.encode()))
-
-
-def _neighbors(text: NDArray[np.uint8], places: NDArray[np.intp]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """The bytes before and after; at the ends of the text the byte itself."""
-    return text[(places - 1).clip(0)], text[(places + 1).clip(max=len(text) - 1)]
-
-
-def _tidied(content: bytes, delimiter: str) -> bytes:
-    """The same cells, all of them in quotes."""
-    _check_lines(content, delimiter)
-    tidy = io.StringIO()
-    rows = _csv_rows(io.StringIO(content.decode(), newline=""), delimiter)
-    csv.writer(tidy, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
-    return tidy.getvalue().encode().rstrip(b"\n")
-
-
-def _check_lines(content: bytes, delimiter: str) -> None:
-    """Raises an error that names the first line at fault."""
-    try:
-        rows = _csv_rows(io.StringIO(content.decode(), newline=""), delimiter)
-    except UnicodeDecodeError as error:
-        raise ValueError("expected text in UTF-8, found other bytes: save the file as UTF-8") from error
-    width = None
-    try:
-        for cells in rows:
-            width = len(cells) if width is None else width
-            if len(cells) != width:
-                raise ValueError(f"expected {width} cells as in the header, found {len(cells)} in line {rows.line_num}")
-    except csv.Error as error:
-        raise ValueError(f"expected cells with {delimiter!r} between, found {error} in line {rows.line_num}") from error
-
-
-def _header(content: bytes, delimiter: str) -> tuple[list[str], int]:
-    """The names of the columns, and where the rows begin."""
-    lines = io.BytesIO(content)
-    try:
-        names = next(_csv_rows((line.decode() for line in lines), delimiter))
-    except (csv.Error, UnicodeDecodeError):
-        _check_lines(content, delimiter)
-        raise
-    return [name.strip() for name in names], lines.tell()
 
 
 def _read_arrow(content: bytes, suffix: str) -> pa.Table:
@@ -338,8 +195,8 @@ def _read_npy(content: bytes, suffix: str) -> pa.Table:
 
 
 READERS: dict[str, Callable[[bytes, str], Any]] = {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
+    ".csv": read_csv,
+    ".tsv": read_csv,
     ".parquet": _read_arrow,
     ".feather": _read_arrow,
     ".arrow": _read_arrow,

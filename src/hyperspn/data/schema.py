@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 
@@ -41,8 +40,6 @@ class Schema:
         ['categorical', 'numeric']
         >>> schema.encode(table)[:, 0]
         array([ 1.,  0., nan])
-        >>> schema.evidence("color=red")
-        array([[ 1., nan]])
     """
 
     columns: tuple[Column, ...]
@@ -128,32 +125,6 @@ class Schema:
         """How many rows are outside the bounds of each column where any is; they have probability 0."""
         counts = {column.name: int(column.outside(x[:, i]).sum()) for i, column in enumerate(self.columns)}
         return {name: count for name, count in counts.items() if count}
-
-    def evidence(self, text: str) -> NDArray[np.float64]:
-        """One row, (1, variables), from text like ``color=red,size=3``; NaN elsewhere.
-
-        A part with a comma in it is quoted as in CSV files: ``"city=Washington, D.C.",size=3``.
-        """
-        import pyarrow as pa
-
-        x = np.full((1, len(self.columns)), nan)
-        try:
-            parts = next(csv.reader([text], skipinitialspace=True, strict=True), [])
-        except csv.Error as error:
-            raise ValueError(f"expected evidence like color=red,size=3, found {text!r} ({error})") from error
-        for part in parts:
-            cuts = [(part[:i].strip(), part[i + 1 :].strip()) for i, mark in enumerate(part) if mark == "="]
-            if not cuts:
-                raise ValueError(f"expected evidence like color=red,size=3, found {part!r}")
-            name, value = next((cut for cut in cuts if cut[0] in self.names), cuts[0])
-            variable = self.index(name)
-            column = self.columns[variable]
-            if not np.isnan(x[0, variable]):
-                raise ValueError(f"expected one value of column {name!r}, found two")
-            x[0, variable] = column.encode(pa.chunked_array([[value]]))[0]
-            if np.isnan(x[0, variable]):
-                raise ValueError(f"expected {column.support()} for column {name!r}, found {value!r}")
-        return x
 
     def log_scale(self, x: NDArray[np.floating]) -> NDArray[np.float64]:
         """What to subtract from the log-densities of rows to have those of the table, (rows,).

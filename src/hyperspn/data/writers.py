@@ -16,7 +16,8 @@ import numpy as np
 
 from .. import files
 from .arrays import is_text
-from .readers import DELIMITERS, suffix_of
+from .csv_files import DELIMITERS
+from .readers import suffix_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
