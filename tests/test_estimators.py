@@ -261,7 +261,7 @@ def test_given_categories():
     ("options", "message"),
     [
         ({"model": "einet"}, "expected model 'hyperspn' or 'spn', found 'einet'"),
-        ({"structure": "chow-lu"}, "expected structure auto, .* found 'chow-lu'; did you mean chow-liu"),
+        ({"structure": "chow-lu"}, "expected recipe auto, .* found 'chow-lu'; did you mean chow-liu"),
         ({"layer_size": 2.5}, "expected layer_size to be a whole number >= 1, found 2.5"),
         ({"hidden": (20, 0)}, "expected a width in hidden to be a whole number >= 1, found 0"),
         ({"steps": 0}, "expected steps to be a whole number >= 1, found 0"),
