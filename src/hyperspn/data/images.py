@@ -13,8 +13,6 @@ from zipfile import BadZipFile
 import numpy as np
 
 from numpy.typing import NDArray
-from scipy.io import loadmat
-from scipy.io.matlab import MatReadError
 
 from ..checks import did_you_mean
 from .datasets import Dataset, data_folder
@@ -22,7 +20,7 @@ from .pictures import ImageShape
 
 Pixels = NDArray[np.uint8]
 
-DAMAGED = (ValueError, TypeError, LookupError, EOFError, OSError, RuntimeError, MatReadError, zlib.error, BadZipFile)
+DAMAGED = (ValueError, TypeError, LookupError, EOFError, OSError, RuntimeError, zlib.error, BadZipFile)
 SVHN = "http://ufldl.stanford.edu/housenumbers"
 
 
@@ -114,13 +112,16 @@ def _image_set(name: str) -> ImageSet:
 
 def _read(path: Path, shape: ImageShape) -> Pixels:
     """The images of a file, (images, height x width x channels): of its array X if .mat, of `images` if .npz."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
     try:
         if path.suffix == ".mat":
             images = np.moveaxis(loadmat(path, variable_names=["X"])["X"], -1, 0)
         else:
             with open(path, "rb") as file, np.load(file, allow_pickle=False) as content:
                 images = content["images"]
-    except DAMAGED as error:
+    except (*DAMAGED, MatReadError) as error:
         raise ValueError(f"expected a file of images, found a damaged or foreign one at {path} ({error})") from error
     own = images.shape[1:] if shape[2] > 1 else (*images.shape[1:], 1)
     if own != shape or images.dtype != np.uint8:
