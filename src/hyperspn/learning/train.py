@@ -147,8 +147,9 @@ def fit(
         steps if annealing else None,
         seed,
     )
-    digests = _digests(circuit, train, valid, sample_weight, valid_weight)
-    run = None if folder is None else Folder(folder, {**settings, **digests})
+    run = None
+    if folder is not None:
+        run = Folder(folder, {**settings, **_digests(circuit, train, valid, sample_weight, valid_weight)})
     with _bar(progress, stage) as bar:
         evaluations = _train(training, run, steps, evaluate_every, patience, bar)
     if run:
@@ -234,13 +235,12 @@ class Training:
         """The mean log-likelihoods of training and validation rows, the latter None without any."""
         if not all((parameter < torch.inf).all() for parameter in self.circuit.parameters()):
             raise FloatingPointError(_not_finite("parameters that are not", step))
-        means = {
-            name: None
-            if rows is None
-            else rows.weigh(_log_prob(self.circuit.log_prob, rows, step).double()).mean().item()
-            for name, rows in (("train", self.shown), ("valid", self.valid))
-        }
-        return {"step": step, **means}
+        return {"step": step, "train": self._mean(self.shown, step), "valid": self._mean(self.valid, step)}
+
+    def _mean(self, rows: Evidence | None, step: int) -> float | None:
+        if rows is None:
+            return None
+        return rows.weigh(_log_prob(self.circuit.log_prob, rows, step).double()).mean().item()
 
     def _rows(self, count: int, step: int) -> Tensor:
         return batch_rows(len(self.train), count, self.seed, step)
