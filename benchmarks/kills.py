@@ -45,7 +45,7 @@ def run(arguments: list[str], seconds: float | None = None) -> str | None:
         output.seek(0)
         errors.seek(0)
         if process.returncode:
-            sys.exit(f"{' '.join(arguments)} failed: {errors.read()}")
+            sys.exit(f"{' '.join(arguments)} ended with {process.returncode}: {errors.read()}")
         return output.read()
 
 
@@ -78,7 +78,9 @@ def main() -> None:
             rounds += 1
             folder = Path(name, str(rounds))
             arguments = command(options.task, options.model, options.steps, folder)
-            while (output := run(arguments, chance.uniform(0, seconds) if kills < options.kills else None)) is None:
+            while (
+                output := run(arguments, chance.uniform(0, 0.7 * seconds) if kills < options.kills else None)
+            ) is None:
                 kills += 1
             ended = outcome(options.task, folder, output)
             if others := [part for part in whole if ended[part] != whole[part]]:

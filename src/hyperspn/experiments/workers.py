@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import BrokenExecutor
 from functools import cache
+from multiprocessing import current_process
 from pathlib import Path
 from threading import Thread
 from time import sleep
@@ -83,14 +84,14 @@ def _parallel(jobs: int) -> joblib.Parallel:
 
 def _train_under(parent: int, train_one: Train, *arguments: Any) -> tuple[AnyRun, Record]:
     """Trains a run, in a process that ends with its parent where it is a worker of this machine."""
-    if os.getppid() == parent:
+    if current_process().name.startswith("LokyProcess"):
         _end_with(parent)
     return train_one(*arguments)
 
 
 @cache
 def _end_with(parent: int) -> None:
-    """Lets this process end when its parent is killed; as an orphan it would keep the folder of its run to itself."""
+    """Lets this process end when its parent is killed, or if it was: an orphan would keep the folder of its run to itself."""
 
     def watch() -> None:
         while os.getppid() == parent:
