@@ -15,6 +15,7 @@ import typer
 from ..asking import TableModel, fit_splits
 from ..data import Schema, Splits, is_table, load_splits
 from ..data.tables import TABLES as NAMED_TABLES
+from ..learning import distributed
 from ..learning.checkpoint import LOG, MODEL
 from ..learning.recipes import RECIPES, candidates
 from .options import (
@@ -135,27 +136,37 @@ def train(
     Example: hyperspn train people.csv --out runs/people
     """
     arguments = _arguments({name: getattr(value, "value", value) for name, value in locals().items()})
+    with distributed.job():
+        if structure is not None:
+            print("--structure is now --recipe", file=sys.stderr)
+        _train(arguments, out, data_dir, as_json, verbose)
+
+
+def _train(arguments: dict[str, Any], out: Path, data_dir: str | None, as_json: bool, verbose: bool) -> None:
     start = perf_counter()
     candidates(arguments["model"], arguments["recipe"])
     splits = _load(arguments, data_dir)
-    if structure is not None:
-        print("--structure is now --recipe", file=sys.stderr)
     if not as_json:
         tell(splits.notes)
         print(_summary(splits))
-    trained = _finished(out, arguments, splits)
+    trained = distributed.first(lambda: _finished(out, arguments, splits))
     if is_finished := trained is not None:
         print(f"{out} holds the finished run of this command: nothing is left to train", file=sys.stderr)
     trained = trained or _fit(out, arguments, splits, progress=not as_json)
-    if verbose:
-        print(trained.circuit, file=sys.stderr if as_json else sys.stdout)
-    report = _report(trained, splits, out) | {"seconds": round(perf_counter() - start, 1), "finished": is_finished}
+    if distributed.rank() == 0:
+        if verbose:
+            print(trained.circuit, file=sys.stderr if as_json else sys.stdout)
+        report = _report(trained, splits, out) | {"seconds": round(perf_counter() - start, 1), "finished": is_finished}
+        _tell(report, splits, out, arguments["data"], as_json)
+
+
+def _tell(report: dict[str, Any], splits: Splits, out: Path, data: str, as_json: bool) -> None:
     if as_json:
         print_json(report)
-    else:
-        _show(report)
-        for command in suggestions(splits.schema, str(out), data, splits.train):
-            print(f"  {one_line(command)}")
+        return
+    _show(report)
+    for command in suggestions(splits.schema, str(out), data, splits.train):
+        print(f"  {one_line(command)}")
 
 
 def _arguments(typed: dict[str, Any]) -> dict[str, Any]:

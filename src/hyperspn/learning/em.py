@@ -15,6 +15,7 @@ from ..leaves.evidence import Evidence, Rows
 from ..weights.direct import DirectWeights
 from ..weights.sectors import SumLayer
 from ..weights.source import WeightSource, normalize
+from . import distributed
 
 
 class EM:
@@ -68,7 +69,7 @@ class EM:
 
     @torch.no_grad()
     def step(self, x: Rows | Evidence, weights: WeightSource | None = None) -> Tensor:
-        """Learns from a batch, unless a row in it is impossible.
+        """Learns from a batch, unless a row in it is impossible; several processes, from all their batches together.
 
         Arguments:
             x: The batch, (batch, variables), or evidence.
@@ -82,9 +83,11 @@ class EM:
         starts = range(0, max(1, len(evidence)), rows)
         parts = [self._expect(evidence[start : start + rows], source) for start in starts]
         log_ps, *counts = zip(*parts, strict=True)
-        log_p = torch.cat(log_ps)
-        if log_p.isfinite().all():
-            self._maximize([torch.stack(count).sum(0) for count in counts])
+        log_p, totals = torch.cat(log_ps), [torch.stack(count).sum(0) for count in counts]
+        total = log_p.sum(dtype=totals[0].dtype)
+        distributed.add([total, *totals])
+        if total.isfinite():
+            self._maximize(totals)
         return log_p
 
     def _expect(self, evidence: Evidence, weights: WeightSource) -> tuple[Tensor, ...]:

@@ -16,6 +16,7 @@ from ..circuits.models import SPN, HyperSPN, countable
 from ..data import Schema
 from ..leaves import Categorical, LeafFamily, Numeric
 from ..structures import RegionGraph, binary_trees, chow_liu
+from . import distributed
 from .checkpoint import check_search, copy_run
 from .start_from_clusters import start_from_clusters
 from .train import History, fit
@@ -103,7 +104,7 @@ class Recipe(NamedTuple):
 
         Arguments are those of `build`, `schedule` and `fit`, and the `notes` that the circuit and its file carry.
         """
-        circuit = self.build(train, leaves, seed)
+        circuit = distributed.first(lambda: self.build(train, leaves, seed))
         circuit.notes = dict(notes or {})
         schedule = self.schedule(*train.shape, **given)
         if part < 1:
@@ -216,7 +217,7 @@ def search(
         >>> search(recipes, rows[:100], rows[100:], steps=100, progress=False).name
         'large'
     """
-    place = None if folder is None else Path(folder)
+    place = None if folder is None or distributed.rank() else Path(folder)
     trials = place / "trials" if place and len(recipes) > 1 else None
     if place and trials:
         check_search(place, trials, recipes)
@@ -231,8 +232,7 @@ def search(
                 circuit, history = recipes[name].train(
                     train, valid, leaves, part=part, folder=run_folder, stage=stage, **given
                 )
-                value = judge(circuit) if judge else max(history.valid, default=0.0)
-                runs.append(Trained(circuit, history, name, run_folder, value))
+                runs.append(Trained(circuit, history, name, run_folder, _value(circuit, history, judge)))
             runs.sort(key=lambda run: -run.value)
             names = [run.name for run in runs[:remaining]]
             best = runs[0] if best is None or runs[0].value > best.value else best
@@ -240,3 +240,8 @@ def search(
     if place and best.folder and best.folder != place:
         copy_run(best.folder, place)
     return best
+
+
+def _value(circuit: Circuit, history: History, judge: Judge | None) -> float:
+    """How good a trained circuit is."""
+    return distributed.first(lambda: judge(circuit)) if judge else max(history.valid, default=0.0)

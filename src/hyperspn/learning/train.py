@@ -25,7 +25,8 @@ from ..circuits.circuit import Circuit
 from ..kernel import rounded_subnormals
 from ..leaves.evidence import Evidence, Rows, as_tensor
 from ..weights.source import WeightSource
-from .checkpoint import Folder, LogEntry, circuit_digest, copied, meaning, table_digest
+from . import distributed
+from .checkpoint import Folder, LogEntry, Parameters, circuit_digest, copied, meaning, table_digest
 from .em import EM
 from .regularizers import Dropout, Softening
 
@@ -88,6 +89,9 @@ def fit(
     ``log.jsonl``, ``checkpoint.pt``, and in the end ``model.safetensors``. The same call goes on where the last one
     stopped, whatever stopped it, and ends with the same numbers as if nothing had.
 
+    Where a process group of `torch.distributed` was initialized, all its processes make the same call with the same rows,
+    and each works on its part of every batch. The numbers are those of one process, and the first one has the folder.
+
     Arguments:
         circuit: The circuit, which is changed.
         train: The rows to learn, (rows, variables).
@@ -136,6 +140,11 @@ def fit(
     _check_idle(settings, optimizer)
     if patience is not None and valid is None:
         raise ValueError("expected validation rows for early stopping, found patience without them")
+
+    def arguments() -> dict[str, Any]:
+        return {**settings, **_digests(circuit, train, valid, sample_weight, valid_weight)}
+
+    distributed.check_same(arguments)
     learner = EM(circuit, step_size, pseudocount) if optimizer == "em" else _adam(circuit, weight_decay, learning_rate)
     training = Training(
         circuit,
@@ -148,9 +157,9 @@ def fit(
         seed,
     )
     run = None
-    if folder is not None:
-        run = Folder(folder, {**settings, **_digests(circuit, train, valid, sample_weight, valid_weight)})
-    with _bar(progress, stage) as bar:
+    if folder is not None and distributed.rank() == 0:
+        run = Folder(folder, arguments())
+    with _bar(progress and distributed.rank() == 0, stage) as bar:
         evaluations = _train(training, run, steps, evaluate_every, patience, bar)
     if run:
         run.finish(circuit)
@@ -162,7 +171,7 @@ def _train(
 ) -> list[LogEntry]:
     """Learns step by step from where the run stopped, and leaves the circuit with the best parameters."""
     circuit, learner = training.circuit, training.learner
-    evaluations, best = run.resume(circuit, learner) if run else ([], copied(circuit))
+    evaluations, best = _resume(circuit, learner, run)
     step, seconds = (evaluations[-1]["step"], evaluations[-1]["seconds"]) if evaluations else (-1, 0.0)
     start = perf_counter() - seconds
     try:
@@ -173,7 +182,7 @@ def _train(
                 if step > 0:
                     training.learn(step)
                 if step % evaluate_every == 0 or step == steps:
-                    evaluations.append({**training.evaluate(step), "seconds": perf_counter() - start})
+                    evaluations.append(training.evaluate(step, start))
                     if evaluations[-1] is _best(evaluations):
                         best = copied(circuit)
                     if run:
@@ -182,6 +191,20 @@ def _train(
     finally:
         circuit.load_state_dict(best)
     return evaluations
+
+
+def _resume(circuit: Circuit, learner: Optimizer | EM, run: Folder | None) -> tuple[list[LogEntry], Parameters]:
+    """Brings circuit and optimizer in all processes to where the run stopped: all evaluations, best parameters."""
+
+    def resume() -> tuple[Any, ...]:
+        reached = run.resume(circuit, learner) if run else ([], copied(circuit))
+        return *reached, circuit.state_dict(), learner.state_dict()
+
+    evaluations, best, model, state = distributed.first(resume)
+    if distributed.rank():
+        circuit.load_state_dict(model)
+        learner.load_state_dict(state)
+    return evaluations, best
 
 
 class Training:
@@ -211,12 +234,13 @@ class Training:
     ) -> None:
         self.circuit, self.train, self.valid, self.weights, self.learner = circuit, train, valid, weights, learner
         self.batch_size, self.annealed_steps, self.seed = batch_size, annealed_steps, seed
-        self.shown = train[self._rows(EVALUATED_ROWS, step=0)]
+        self.shown = train[batch_rows(len(train), EVALUATED_ROWS, seed, step=0)]
         self.rates = [] if isinstance(learner, EM) else [group["lr"] for group in learner.param_groups]
 
     def learn(self, step: int) -> None:
         """One step of the optimizer, on a batch of its own."""
-        batch = self.train[self._rows(self.batch_size, step)]
+        rows = batch_rows(len(self.train), self.batch_size, self.seed, step)
+        batch = self.train[rows[distributed.part(len(rows))]]
         if isinstance(self.learner, EM):
             _log_prob(self.learner.step, batch, step, self.weights)
             return
@@ -224,6 +248,7 @@ class Training:
         weights = self.weights.at(step) if isinstance(self.weights, Dropout) else self.weights
         loss = -batch.weigh(_log_prob(self.circuit.log_prob, batch, step, weights)).sum()
         loss.backward()
+        distributed.add([p.grad for group in self.learner.param_groups for p in group["params"] if p.grad is not None])
         part = 1.0 if self.annealed_steps is None else annealed(step, self.annealed_steps)
         for group, rate in zip(self.learner.param_groups, self.rates, strict=True):
             group["lr"] = part * rate
@@ -231,19 +256,20 @@ class Training:
             self.learner.step()
 
     @torch.no_grad()
-    def evaluate(self, step: int) -> LogEntry:
-        """The mean log-likelihoods of training and validation rows, the latter None without any."""
+    def evaluate(self, step: int, start: float) -> LogEntry:
+        """The mean log-likelihoods of training and validation rows, the latter None without any, and the time since then."""
         if not all((parameter < torch.inf).all() for parameter in self.circuit.parameters()):
             raise FloatingPointError(_not_finite("parameters that are not", step))
-        return {"step": step, "train": self._mean(self.shown, step), "valid": self._mean(self.valid, step)}
+        means = {"train": self._mean(self.shown, step), "valid": self._mean(self.valid, step)}
+        return distributed.first(lambda: {"step": step, **means, "seconds": perf_counter() - start})
 
     def _mean(self, rows: Evidence | None, step: int) -> float | None:
         if rows is None:
             return None
-        return rows.weigh(_log_prob(self.circuit.log_prob, rows, step).double()).mean().item()
-
-    def _rows(self, count: int, step: int) -> Tensor:
-        return batch_rows(len(self.train), count, self.seed, step)
+        mine = rows[distributed.part(len(rows))]
+        total = mine.weigh(_log_prob(self.circuit.log_prob, mine, step).double()).sum()
+        distributed.add([total])
+        return total.item() / len(rows)
 
 
 def batch_rows(rows: int, batch_size: int, seed: int, step: int) -> Tensor:
@@ -264,13 +290,15 @@ def annealed(step: int, steps: int) -> float:
 def _log_prob(
     log_prob: Callable[..., Tensor], rows: Evidence, step: int, weights: WeightSource | None = None
 ) -> Tensor:
-    """log p of some rows, (rows,): finite, or else the run cannot go on."""
+    """log p of some rows, (rows,): finite, also in other processes, or else the run cannot go on."""
     try:
         log_p = log_prob(rows, weights=weights)
     except ValueError as error:
         raise FloatingPointError(_not_finite("weights that are not", step)) from error
-    if not log_p.isfinite().all():
-        raise FloatingPointError(_not_finite(f"a mean log-likelihood of {log_p.mean():g}", step))
+    total = log_p.detach().sum()
+    distributed.add([total])
+    if not total.isfinite():
+        raise FloatingPointError(_not_finite(f"a log-likelihood of {total:g}", step))
     return log_p
 
 
