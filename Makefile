@@ -8,8 +8,10 @@ NATIVE_TESTS := tests/test_native.py tests/test_network.py tests/test_compare_en
 demo: .venv/.installed
 	$(BIN)/python examples/hand_crafted.py
 
-docs: .venv/.installed
+# The tables and figures of the records, and the site, which opens without a network: site/index.html.
+docs: .venv/.docs
 	$(BIN)/python docs/results.py
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs site
 
 test: .venv/.installed
 	$(BIN)/python -m pytest
@@ -28,6 +30,10 @@ sanitize: $(SANITIZED)/.installed
 .venv/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --editable ".[dev]"
+	touch $@
+
+.venv/.docs: .venv/.installed
+	$(BIN)/pip install --editable ".[docs]"
 	touch $@
 
 $(SANITIZED)/.installed: pyproject.toml CMakeLists.txt $(wildcard src/hyperspn/kernel/*) $(wildcard src/hyperspn/kernel/linear/*)

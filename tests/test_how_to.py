@@ -1,0 +1,49 @@
+"""Every code block of the pages in docs/how-to runs, from top to bottom of its page."""
+
+import gzip
+import re
+import runpy
+import shlex
+
+from pathlib import Path
+
+import pytest
+
+from typer.testing import CliRunner
+
+from hyperspn.cli.main import app
+from hyperspn.data.tables import find_table
+
+PAGES = sorted((Path(__file__).parents[1] / "docs" / "how-to").glob("*.md"))
+BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+QUICK = ["--recipe", "chow-liu", "--steps", "20", "--layer-size", "3", "--replicas", "2"]
+
+
+def run_command(line):
+    program, *arguments = shlex.split(line, comments=True)
+    assert program == "hyperspn"
+    answer = CliRunner().invoke(app, [*arguments, *(QUICK if arguments[0] == "train" else ())])
+    assert answer.exit_code == 0, f"{line}: {answer.output} {answer.exception!r}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with penguins.csv, and a small model of it."""
+    folder = tmp_path_factory.mktemp("how-to")
+    (folder / "penguins.csv").write_bytes(gzip.decompress(find_table("penguins")[""].read_bytes()))
+    run_command(f"hyperspn train penguins --out {folder / 'runs' / 'penguins'}")
+    return folder
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_code_of_a_page_runs(page, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    names = {}
+    for language, code in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if language == "python":
+            Path("block.py").write_text(re.sub(r"\bsteps=\d+", "steps=5", code), encoding="utf-8")
+            names |= runpy.run_path("block.py", names)
+        else:
+            for line in code.splitlines():
+                run_command(line)
