@@ -7,11 +7,14 @@ import shlex
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from typer.testing import CliRunner
 
+from hyperspn import images
 from hyperspn.cli.main import app
+from hyperspn.data.datasets import Dataset
 from hyperspn.data.tables import find_table
 
 PAGES = sorted((Path(__file__).parents[1] / "docs" / "how-to").glob("*.md"))
@@ -26,6 +29,11 @@ def run_command(line):
     assert answer.exit_code == 0, f"{line}: {answer.output} {answer.exception!r}"
 
 
+def quick(code):
+    """The same with fewer steps and clusters."""
+    return re.sub(r"\bclusters=\d+", "clusters=2", re.sub(r"\bsteps=\d+", "steps=5", code))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder with penguins.csv, and a small model of it."""
@@ -38,11 +46,13 @@ def folder(tmp_path_factory):
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(page, folder, monkeypatch):
+    noise = np.random.default_rng(0).integers(0, 256, (30, 3072)).astype(np.uint8)
+    monkeypatch.setattr(images, "load_images", lambda name: Dataset(noise, noise, noise))
     monkeypatch.chdir(folder)
     names = {}
     for language, code in BLOCK.findall(page.read_text(encoding="utf-8")):
         if language == "python":
-            Path("block.py").write_text(re.sub(r"\bsteps=\d+", "steps=5", code), encoding="utf-8")
+            Path("block.py").write_text(quick(code), encoding="utf-8")
             names |= runpy.run_path("block.py", names)
         else:
             for line in code.splitlines():
