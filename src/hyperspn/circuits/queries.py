@@ -190,8 +190,10 @@ def _mixed(model: Parts, roots: Tensor) -> Tensor:
 def _marginals(model: Parts, evidence: Evidence) -> Tensor:
     parts = []
     for first, part in _split(evidence, model.engine.rows_at_once):
+        with torch.no_grad():
+            members = model.leaves.log_prob(part)
         with torch.inference_mode(False), torch.enable_grad():
-            leaf_log_probs = model.leaves.log_prob(part).detach().clone().requires_grad_()
+            leaf_log_probs = members.clone().requires_grad_()
             log_p = _mixed(model, model.engine.log_values_of(leaf_log_probs, model.weights))
             check_possible(log_p, first)
             parts.append(torch.autograd.grad(log_p.sum(), leaf_log_probs)[0])

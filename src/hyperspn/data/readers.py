@@ -55,18 +55,23 @@ def read_table(
     try:
         content = _content(name)
         suffix = suffix or next((kind for magic, kind in MAGIC.items() if content.startswith(magic)), ".csv")
-        table = _without(READERS[suffix](content, suffix), drop)
+        table = READERS[suffix](content, suffix)
         del content
-        notes = [] if notes is None else notes
-        table = _named(table, notes)
-        check_names(table.column_names)
         if len(table) == 0:
             raise ValueError("expected at least one row, found none")
-        table = standard_table(table) if suffix in DELIMITERS else trimmed(standard_table(table))
-        words = MISSING if missing_values is None else ("", *missing_values)
-        return _with_holes(table, words, notes)
+        return tidied(table, suffix, drop, missing_values, [] if notes is None else notes)
     except ValueError as error:
         raise ValueError(f"{'standard input' if name == STANDARD_INPUT else name}: {error}") from error
+
+
+def tidied(
+    table: pa.Table, suffix: str, drop: Collection[str], missing_values: Collection[str] | None, notes: list[str]
+) -> pa.Table:
+    """What was read from a file with this suffix, without dropped columns, blanks and words that mean "missing"."""
+    table = _named(_without(table, drop), notes)
+    check_names(table.column_names)
+    table = standard_table(table) if suffix in DELIMITERS else trimmed(standard_table(table))
+    return _with_holes(table, MISSING if missing_values is None else ("", *missing_values), notes)
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -67,6 +68,10 @@ class LeafFamily:
     def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """The log-density under each member, (batch, variables, l)."""
         raise NotImplementedError
+
+    def log_prob_by_value(self, parameters: Tensor, x: Any, values: Tensor) -> Tensor:
+        """The same without gradients; values, (batch, variables), say which entries of `x` are alike."""
+        return self.log_prob(parameters, x)
 
     def region_log_prob(self, parameters: Tensor, x: Tensor, known: Tensor) -> Tensor:
         """The log-densities of whole regions of V variables, as matrix products, for families that are `is_linear`.

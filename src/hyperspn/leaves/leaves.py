@@ -138,7 +138,7 @@ class Leaves(nn.Module):
         columns = []
         for i in indices:
             family, variables, raw = groups[i]
-            known = family.log_prob(raw, self._reading(evidence, i))
+            known = self._known(evidence, i)
             if i in evidence.events and evidence.is_event is not None:
                 masses = family.log_mass(raw, evidence.events[i])
                 known = torch.where(evidence.is_event[:, variables, None], masses, known)
@@ -146,6 +146,14 @@ class Leaves(nn.Module):
             filled = torch.where(self._columns(evidence.missing, variables)[..., None], unknown, known)
             columns.append(functional.pad(filled, (0, width - family.width), value=-torch.inf))
         return _ordered(columns, [self.variables[i] for i in indices])
+
+    def _known(self, evidence: Evidence, group: int) -> Tensor:
+        """The log-densities of the values of one group, (batch, variables, l)."""
+        family, raw, reading = self.groups[group], self.raw[group], self._reading(evidence, group)
+        if not family.is_prepared or torch.is_grad_enabled():
+            return family.log_prob(raw, reading)
+        values = self._columns(evidence.values, self.variables[group].to(evidence.values.device))
+        return family.log_prob_by_value(raw, reading, values)
 
     def _log_modes(self, family: LeafFamily, raw: Tensor) -> Tensor:
         """The log-density of each distribution at its own mode, (variables, l)."""

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from torch import Generator, Tensor
+from torch.nn import functional
 
 from ..checks import whole
 from ..data.scales import Scale
@@ -137,6 +138,16 @@ class NumericColumns(LeafFamily):
         is_point = point[..., None] == torch.arange(self.num_points, device=point.device)
         points = torch.where(is_point, self.units.to(parameters), -torch.inf)  # (batch, variables, points)
         return torch.cat([density, points], -1)
+
+    def log_prob_by_value(self, parameters: Tensor, x: Reading, values: Tensor) -> Tensor:
+        columns = []
+        for v, family in enumerate(self.families):
+            levels, places = values[:, v].unique(return_inverse=True)
+            rows = places.new_empty(len(levels)).scatter_(0, places, torch.arange(len(places), device=places.device))
+            reading = tuple(part[rows, v : v + 1] for part in x)
+            log_p = NumericColumns([family]).log_prob(parameters[v : v + 1], reading)[:, 0]  # (levels, l)
+            columns.append(functional.pad(log_p, (0, self.width - log_p.shape[1]), value=-torch.inf)[places])
+        return torch.stack(columns, 1)
 
     def read_events(self, events: Tensor) -> Reading:
         """The ends of intervals of normal scores, (batch, variables, intervals), and the points in them, (..., points)."""

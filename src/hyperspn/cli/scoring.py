@@ -1,0 +1,59 @@
+"""The command that scores many rows."""
+
+from __future__ import annotations
+
+import os
+
+from enum import Enum
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..asking import TableModel
+from ..asking.scoring import QUESTIONS, Scorer, score_files
+from ..data.pieces import find_files, pieces_of
+from .options import QUESTIONS as PANEL
+from .options import Json, MissingValues, Run, words
+from .output import print_json
+
+app = typer.Typer()
+
+Question = Enum("Question", {name: name for name in QUESTIONS}, type=str)  # type: ignore[misc]
+
+
+@app.command(rich_help_panel=PANEL)
+def score(
+    run: Run,
+    rows: Annotated[str, typer.Argument(help="A Parquet, CSV or TSV file, a folder of them, or a pattern.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the answers; the same again resumes.")],
+    question: Annotated[Question, typer.Option(help="What to ask of each row.")] = Question.likelihood,  # type: ignore[attr-defined]
+    of: Annotated[str | None, typer.Option(help="The column whose probabilities are asked for.")] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="A column to keep beside the answers; may be given several times.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="The number of processes; else one per core.", min=1)] = None,
+    missing_values: MissingValues = None,
+    as_json: Json = False,
+) -> None:
+    """Score files of any size: the likelihood of each row, the probabilities of a column, or rows without holes.
+
+    Example: hyperspn score runs/people rows/ --out scores --question probabilities --of income
+    """
+    TableModel.load(run)
+    start, total = perf_counter(), sum(piece.rows for path in find_files(rows) for piece in pieces_of(path))
+    scorer = Scorer(os.path.abspath(run), question.value, of, tuple(keep or ()))
+    columns = (TextColumn("rows {task.completed:,} of {task.total:,}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=as_json) as bar:
+        task = bar.add_task("", total=total)
+        for part in score_files(scorer, rows, out, workers or os.cpu_count() or 1, words(missing_values)):
+            bar.advance(task, part.rows)
+    seconds = perf_counter() - start
+    if as_json:
+        print_json({"rows": total, "seconds": round(seconds, 1), "folder": str(out)})
+    else:
+        print(f"{total:,} rows are scored in {out}: {seconds:,.1f} seconds")
