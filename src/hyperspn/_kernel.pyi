@@ -82,6 +82,33 @@ def network_backward(
 ) -> tuple[NDArray[Any], list[NDArray[Any]], list[NDArray[Any]]]:
     """The gradients of rows, weights and biases."""
 
+def normals_forward(
+    cells: Sequence[NDArray[Any]],  # low, high and offset, (samples, variables)
+    point: NDArray[Any],  # (samples, variables), int64, -1 for none
+    missing: NDArray[Any],  # (samples, variables), bool
+    parameters: NDArray[Any],  # (variables, members, 2), means and logarithms of deviations above min_std
+    min_std: float,
+    points: NDArray[Any],  # (variables, points), log-likelihoods
+    row_ptr: NDArray[Any],  # (variables + 1,), int32, the rows of a variable: members, then points
+    threads: int = 1,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Log-likelihoods, (rows, samples), minus the largest of each variable, (variables, samples)."""
+
+def normals_backward(
+    cells: Sequence[NDArray[Any]],
+    point: NDArray[Any],
+    missing: NDArray[Any],
+    parameters: NDArray[Any],
+    min_std: float,
+    points: NDArray[Any],
+    row_ptr: NDArray[Any],
+    rows: NDArray[Any],  # the results of normals_forward
+    largest: NDArray[Any],
+    gradient: NDArray[Any],  # (rows, samples)
+    threads: int = 1,
+) -> NDArray[Any]:
+    """The gradient of the parameters."""
+
 def round_subnormals(on: bool, threads: int) -> bool:
     """Whether PyTorch's threads round subnormal numbers to zero from now on; returns whether this one did."""
 

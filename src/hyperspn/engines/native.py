@@ -18,6 +18,7 @@ from ..leaves.evidence import Evidence
 from ..leaves.leaves import Leaves
 from ..weights.sectors import Sectors
 from ..weights.source import WeightSource
+from .dense import Rows, dense_rows, scaled
 from .layered import VALUES_AT_ONCE, LayeredEngine
 from .trees import Chunk, Piece, Trees, integers
 
@@ -77,7 +78,7 @@ class NativeEngine(LayeredEngine):
         if flows and evidence.missing.any():  # for which a code has no flows
             return self.log_values_of(leaves.log_prob(evidence), weights, flows)
         codes = self.codes.codes(evidence)
-        dense = None if self.codes.coded.all() else leaves.log_prob(evidence, categorical=False)
+        dense = None if self.codes.coded.all() else dense_rows(leaves, evidence)
         return self._evaluate(self.codes, codes, dense, weights, dict(weights.named_parameters()), flows)
 
     def log_values_of(self, leaf_log_probs: Tensor, weights: WeightSource, flows: bool = False) -> Tensor:
@@ -87,7 +88,8 @@ class NativeEngine(LayeredEngine):
             return super().log_values_of(leaf_log_probs, weights, flows)
         codes = torch.empty(0, len(leaf_log_probs), dtype=torch.int8)
         parameters: dict[str, Tensor] = dict(weights.named_parameters()) if flows else {}
-        return self._evaluate(self.likelihoods, codes, leaf_log_probs, weights, parameters, flows)
+        rows = scaled(leaf_log_probs, self.likelihoods.widths)
+        return self._evaluate(self.likelihoods, codes, rows, weights, parameters, flows)
 
     def _serves(self, x: Tensor) -> bool:
         if torch._C._are_functorch_transforms_active():
@@ -102,18 +104,18 @@ class NativeEngine(LayeredEngine):
         self,
         reading: Reading,
         codes: Tensor,
-        leaf_log_probs: Tensor | None,
+        dense: Rows | None,
         weights: WeightSource,
         parameters: dict[str, Tensor],
         flows: bool,
     ) -> Tensor:
         """The log-value of every tree, (batch, trees); the dense leaves' largest likelihoods go around the trees."""
-        if leaf_log_probs is None:
+        if dense is None:
             evaluation = Evaluation(reading, codes, None, weights, tuple(parameters), flows)
             return LogValues.apply(evaluation, None, *parameters.values())
-        scaled, scale = reading.scaled(leaf_log_probs)
-        evaluation = Evaluation(reading, codes, scaled, weights, tuple(parameters), flows)
-        return LogValues.apply(evaluation, scaled, *parameters.values()) + scale[:, None]
+        rows, scale = dense
+        evaluation = Evaluation(reading, codes, rows, weights, tuple(parameters), flows)
+        return LogValues.apply(evaluation, rows, *parameters.values()) + scale[:, None]
 
 
 class Reading:
@@ -145,14 +147,6 @@ class Reading:
         """The categories, -1 where missing: (coded variables, batch)."""
         codes = evidence.values.masked_fill(evidence.missing, -1).to(self.code_type)
         return codes.T[self.coded].contiguous()
-
-    def scaled(self, leaf_log_probs: Tensor) -> tuple[Tensor, Tensor]:
-        """Divides each variable's likelihoods by their largest: (batch, dense variables, l) -> (rows, batch), (batch,)."""
-        dense = leaf_log_probs.permute(1, 2, 0)  # (dense variables, l, batch)
-        largest = dense.detach().amax(1)  # (dense variables, batch)
-        largest = largest.masked_fill(largest == -torch.inf, 0)
-        used = torch.arange(dense.shape[1]) < self.widths[~self.coded, None]  # (dense variables, l)
-        return (dense - largest[:, None])[used], largest.sum(0)
 
     def _compiled(self) -> Any:
         trees, coded = self.trees, self.coded.numpy()

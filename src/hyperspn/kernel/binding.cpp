@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "arrays.hpp"
+#include "bindings.hpp"
 #include "instruction_set.hpp"
 #include "network.hpp"
 #include "walk.hpp"
@@ -237,6 +238,7 @@ NB_MODULE(_kernel, m) {
       .def("backward", &PyWalk::backward, "logits"_a, "bases"_a, "first"_a, "last"_a, "seeds"_a, "flows"_a);
   m.def("network_forward", &network_forward, "rows"_a, "weights"_a, "biases"_a, "threads"_a = 1);
   m.def("network_backward", &network_backward, "rows"_a, "weights"_a, "biases"_a, "gradient"_a, "threads"_a = 1);
+  bind_normals(m);
   m.def("round_subnormals", &round_subnormals, "on"_a, "threads"_a);
   m.def("instruction_set", &instruction_set);
   m.def("instruction_sets", &instruction_sets);

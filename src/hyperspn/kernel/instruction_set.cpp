@@ -4,13 +4,16 @@
 #include <stdexcept>
 
 #include "arithmetic.hpp"
+#include "normals.hpp"
 
 namespace hyperspn {
 
-#define DECLARE(isa)                            \
-  namespace isa {                               \
-  extern const Arithmetic<float> float_table;   \
-  extern const Arithmetic<double> double_table; \
+#define DECLARE(isa)                                    \
+  namespace isa {                                       \
+  extern const Arithmetic<float> float_table;           \
+  extern const Arithmetic<double> double_table;         \
+  extern const NormalArithmetic<float> float_normals;   \
+  extern const NormalArithmetic<double> double_normals; \
   }
 DECLARE(baseline)
 #ifdef HYPERSPN_X86
@@ -63,6 +66,14 @@ const Arithmetic<float>& linear_space<float>() {
 template <>
 const Arithmetic<double>& linear_space<double>() {
   return CHOOSE(double_table);
+}
+template <>
+const NormalArithmetic<float>& normal_arithmetic<float>() {
+  return CHOOSE(float_normals);
+}
+template <>
+const NormalArithmetic<double>& normal_arithmetic<double>() {
+  return CHOOSE(double_normals);
 }
 
 }  // namespace hyperspn

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from .discrete import Categorical
 from .evidence import Evidence, Reading, Rows, as_tensor
 from .family import LeafFamily, pick
 
@@ -85,7 +84,7 @@ class Leaves(nn.Module):
         values = values.masked_fill(holes if is_event is None else holes | is_event, 0)
         self._check_support(values)
         prepared = {
-            index: family.read(self._columns(values, variables).double(), self.dtype)
+            index: family.read(self.columns(values, variables).double(), self.dtype)
             for index, (family, variables, _) in enumerate(self._groups())
             if family.is_prepared
         }
@@ -103,7 +102,7 @@ class Leaves(nn.Module):
         return mask
 
     def _check_support(self, values: Tensor) -> None:
-        misfits = [family.misfits(self._columns(values, variables)) for family, variables, _ in self._groups()]
+        misfits = [family.misfits(self.columns(values, variables)) for family, variables, _ in self._groups()]
         is_misfit = _ordered(misfits, self.variables)
         if is_misfit.any():
             row, column = is_misfit.nonzero()[0].tolist()
@@ -126,33 +125,35 @@ class Leaves(nn.Module):
                 readings[index] = family.read_events(_stacked(family, parts).to(holes.device))
         return is_event, readings
 
-    def log_prob(self, evidence: Evidence, modes: bool = False, categorical: bool = True) -> Tensor:
+    def log_prob(self, evidence: Evidence, modes: bool = False) -> Tensor:
         """The log-density of each variable under each of its distributions, (batch, variables, l), padded with -inf.
 
         The log-mass, where an event is known. A missing value is integrated out, log 1 = 0, or stands at each
-        distribution's own mode if `modes`. Without `categorical` variables where only the others are wanted.
+        distribution's own mode if `modes`.
         """
-        indices = [i for i, family in enumerate(self.groups) if categorical or not isinstance(family, Categorical)]
-        groups = list(self._groups())
-        width = max(self.groups[i].width for i in indices)
-        columns = []
-        for i in indices:
-            family, variables, raw = groups[i]
-            known = self._known(evidence, i)
-            if i in evidence.events and evidence.is_event is not None:
-                masses = family.log_mass(raw, evidence.events[i])
-                known = torch.where(evidence.is_event[:, variables, None], masses, known)
-            unknown = self._log_modes(family, raw) if modes else known.new_zeros(())
-            filled = torch.where(self._columns(evidence.missing, variables)[..., None], unknown, known)
-            columns.append(functional.pad(filled, (0, width - family.width), value=-torch.inf))
-        return _ordered(columns, [self.variables[i] for i in indices])
+        width = max(family.width for family in self.groups)
+        columns = [
+            functional.pad(self.group_log_prob(evidence, group, modes), (0, width - family.width), value=-torch.inf)
+            for group, family in enumerate(self.groups)
+        ]
+        return _ordered(columns, self.variables)
+
+    def group_log_prob(self, evidence: Evidence, group: int, modes: bool = False) -> Tensor:
+        """The same for the variables of one group, (batch, variables of the group, their l)."""
+        family, raw, variables = self.groups[group], self.raw[group], self.variables[group].to(self.raw[group].device)
+        known = self._known(evidence, group)
+        if group in evidence.events and evidence.is_event is not None:
+            masses = family.log_mass(raw, evidence.events[group])
+            known = torch.where(evidence.is_event[:, variables, None], masses, known)
+        unknown = self._log_modes(family, raw) if modes else known.new_zeros(())
+        return torch.where(self.columns(evidence.missing, variables)[..., None], unknown, known)
 
     def _known(self, evidence: Evidence, group: int) -> Tensor:
         """The log-densities of the values of one group, (batch, variables, l)."""
-        family, raw, reading = self.groups[group], self.raw[group], self._reading(evidence, group)
+        family, raw, reading = self.groups[group], self.raw[group], self.reading(evidence, group)
         if not family.is_prepared or torch.is_grad_enabled():
             return family.log_prob(raw, reading)
-        values = self._columns(evidence.values, self.variables[group].to(evidence.values.device))
+        values = self.columns(evidence.values, self.variables[group].to(evidence.values.device))
         return family.log_prob_by_value(raw, reading, values)
 
     def _log_modes(self, family: LeafFamily, raw: Tensor) -> Tensor:
@@ -226,7 +227,7 @@ class Leaves(nn.Module):
         sums = []
         for i, (family, variables, raw) in enumerate(self._groups()):
             if family.num_parameters:
-                x = self._reading(evidence, i)
+                x = self.reading(evidence, i)
                 counted = functional.pad(family.expected_statistics(raw, x), (1, 0), value=1)  # (batch, v, 1 or l, s)
                 weights = known[:, variables, : raw.shape[1]]  # (batch, v, l)
                 if counted.shape[2] == 1:
@@ -249,12 +250,12 @@ class Leaves(nn.Module):
         for family, variables, raw in zip(self.groups, self.variables, self.raw, strict=True):
             yield family, variables.to(raw.device), raw
 
-    def _reading(self, evidence: Evidence, group: int) -> Any:
+    def reading(self, evidence: Evidence, group: int) -> Any:
         """What the family of a group takes: the values of its variables, or what it made of them."""
-        columns = self._columns(evidence.values, self.variables[group].to(evidence.values.device))
+        columns = self.columns(evidence.values, self.variables[group].to(evidence.values.device))
         return evidence.readings.get(group, columns.to(self.dtype))
 
-    def _columns(self, rows: Tensor, variables: Tensor) -> Tensor:
+    def columns(self, rows: Tensor, variables: Tensor) -> Tensor:
         """The columns of one group."""
         return rows if len(self.groups) == 1 else rows[:, variables]
 

@@ -1,0 +1,9 @@
+// The parts of the Python interface that have files of their own.
+#pragma once
+#include <nanobind/nanobind.h>
+
+namespace hyperspn {
+
+void bind_normals(nanobind::module_& m);
+
+}  // namespace hyperspn
