@@ -61,4 +61,4 @@ def __getattr__(name: str) -> Any:
         from .estimators import HyperSPNDensity
 
         return HyperSPNDensity
-    return renamed.attribute(name)
+    return renamed.attribute("", name)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 import warnings
 
+from functools import partial
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -21,12 +23,13 @@ MODULES = {
     "pictures": "data.pictures",
     "compiled": "kernel",
 }
-ATTRIBUTES = {"ClusterMixture": "Mixture", "warm_start": "start_from_clusters"}
-
-FUNCTIONS = {
-    "data": {"load": "load_splits", "recognise": "recognize"},
-    "data.datasets": {"load": "load_dataset"},
-    "data.images": {"load": "load_images"},
+NAMES = {
+    "": {"ClusterMixture": "Mixture", "warm_start": "start_from_clusters"},
+    "circuits": {"ClusterMixture": "Mixture", "fit_clusters": "fit_clusters"},
+    "data": {"load": "data.load_splits", "recognise": "data.recognize"},
+    "datasets": {"load": "datasets.load_dataset"},
+    "images": {"load": "images.load_images"},
+    "learning": {"warm_start": "start_from_clusters"},
 }
 
 
@@ -48,31 +51,21 @@ class RenamedModules(MetaPathFinder, Loader):
 
 def install() -> None:
     sys.meta_path.append(RenamedModules())
-    for module, functions in FUNCTIONS.items():
-        home = import_module(f"{__package__}.{module}")
-        for old, new in functions.items():
-            setattr(home, old, _function(f"{home.__name__}.{old}", f"{home.__name__}.{new}", getattr(home, new)))
+    for home in filter(None, NAMES):
+        module: Any = import_module(f"{__package__}.{home}")
+        module.__getattr__ = partial(attribute, home)
 
 
-def attribute(name: str) -> Any:
-    """What has this name in version 0.1.0."""
-    package = sys.modules[__package__]
-    if name in MODULES:
-        return import_module(f"{__package__}.{name}")
-    if name in ATTRIBUTES:
-        warn(f"{__package__}.{name}", f"{__package__}.{ATTRIBUTES[name]}")
-        return getattr(package, ATTRIBUTES[name])
-    raise AttributeError(f"module {__package__!r} has no attribute {name!r}")
-
-
-def _function(old: str, new: str, call: Any) -> Any:
-    """A function under its old name."""
-
-    def renamed(*arguments: Any, **options: Any) -> Any:
-        warn(old, new)
-        return call(*arguments, **options)
-
-    return renamed
+def attribute(home: str, name: str) -> Any:
+    """What had this name in a module of version 0.1.0."""
+    module = f"{__package__}.{home}".rstrip(".")
+    if not home and name in MODULES:
+        return import_module(f"{module}.{name}")
+    if name not in NAMES[home]:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    new = NAMES[home][name]
+    warn(f"{module}.{name}", f"{__package__}.{new}")
+    return attrgetter(new)(sys.modules[__package__])
 
 
 def warn(old: str, new: str) -> None:
