@@ -8,7 +8,7 @@ from rich.progress import Progress
 
 from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, HyperSPN, RegionGraph
 from hyperspn.learning import History, fit
-from hyperspn.learning.train import EVALUATED_ROWS, annealed, batch_rows
+from hyperspn.learning.train import EVALUATED_ROWS, annealing_factor, batch_rows
 from hyperspn.leaves import Leaves
 from hyperspn.structures import poon_domingos
 
@@ -318,9 +318,9 @@ def test_groups_have_their_own_rates_and_decay():
 
 
 def test_annealed_rates_rise_and_fall():
-    assert [annealed(step, 100) for step in (0, 1, 2)] == pytest.approx([0, 0.49988, 0.99901], abs=1e-4)
-    assert annealed(50, 100) == pytest.approx(0.5)
-    assert annealed(100, 100) == pytest.approx(0)
+    assert [annealing_factor(step, 100) for step in (0, 1, 2)] == pytest.approx([0, 0.49988, 0.99901], abs=1e-4)
+    assert annealing_factor(50, 100) == pytest.approx(0.5)
+    assert annealing_factor(100, 100) == pytest.approx(0)
 
 
 def test_annealing_is_adam_with_those_rates():
@@ -331,7 +331,7 @@ def test_annealing_is_adam_with_those_rates():
     for step in range(1, 6):
         optimizer.zero_grad()
         (-other.log_prob(rows).sum()).backward()
-        optimizer.param_groups[0]["lr"] = 0.1 * annealed(step, 5)
+        optimizer.param_groups[0]["lr"] = 0.1 * annealing_factor(step, 5)
         optimizer.step()
     for found, expected in zip(circuit.parameters(), other.parameters()):
         torch.testing.assert_close(found, expected)

@@ -58,7 +58,7 @@ def quantiles(
 def _masses(circuit: Circuit, variable: int, intervals: FloatArray) -> FloatArray:
     """The mass of intervals, (rows, intervals, 2), under each leaf distribution of a variable: (rows, l)."""
     family = circuit.leaves.families[variable]
-    single = type(family).joined([family])
+    single = type(family).join([family])
     events = single.read_events(torch.from_numpy(np.ascontiguousarray(intervals))[:, None])
     with torch.no_grad():
         return single.log_mass(circuit.leaves.parameters_of(variable), events)[:, 0].double().exp().numpy()

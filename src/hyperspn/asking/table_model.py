@@ -318,7 +318,7 @@ class TableModel:
             steps = quantiles(self.circuit, variable, posterior, (np.arange(STEPS) + 0.5) / STEPS, within)[0]
             return float(steps.mean()), float(steps.std())
         family = self.circuit.leaves.families[variable]
-        single = type(family).joined([family])
+        single = type(family).join([family])
         mean, variance = (part[0].double() for part in single.moments(self.circuit.leaves.parameters_of(variable)))
         weights = posterior[0, : len(mean)].double().clone()
         if self.schema.columns[variable].missing_as_data:

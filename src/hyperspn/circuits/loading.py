@@ -114,7 +114,7 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], known: dict[str
     prefix = "structure."
     arrays = {name.removeprefix(prefix): tensors.pop(name).numpy() for name in list(tensors) if name.startswith(prefix)}
     structure = RegionGraph(config["num_variables"], **arrays, spare_sectors=config["spare_sectors"])
-    distinct = [_named(known, family) for family in config["leaves"]]
+    distinct = [_build(known, family) for family in config["leaves"]]
     families = [distinct[index] for index in tensors.pop("leaves.family_of").tolist()]
     sectors = _sectors(config, structure, [family.width for family in families], tensors)
     stored = sum(value.numel() for value in tensors.values())
@@ -123,7 +123,7 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], known: dict[str
         raise ValueError(f"expected leaves for {stored} parameters, found {of_leaves}")
     leaves = Leaves(families)
     with torch.device("meta"), Hollow():
-        circuit = Circuit(sectors, leaves, _named(known, config["weights"], sectors), engine)
+        circuit = Circuit(sectors, leaves, _build(known, config["weights"], sectors), engine)
     expected = {name: tuple(value.shape) for name, value in circuit.state_dict().items()}
     shapes = {name: tuple(value.shape) for name, value in tensors.items()}
     if expected != shapes:
@@ -136,7 +136,7 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], known: dict[str
     return circuit
 
 
-def _named(known: dict[str, Class], config: dict[str, Any], *arguments: Any) -> Any:
+def _build(known: dict[str, Class], config: dict[str, Any], *arguments: Any) -> Any:
     options = dict(config)
     if any(isinstance(value, int) and value.bit_length() > 62 for value in options.values()):
         raise ValueError(f"expected numbers that can be computed with, found {options}")

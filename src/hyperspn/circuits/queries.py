@@ -47,9 +47,9 @@ def log_prob(
     """
     evidence, source = model.leaves.read(x, missing), model.weights if weights is None else weights
     if torch.is_grad_enabled():
-        return _mixed(model, _root_values(model, evidence, source))
+        return _mix_roots(model, _root_values(model, evidence, source))
     parts = _split(evidence, model.engine.rows_at_once)
-    return torch.cat([_mixed(model, _root_values(model, part, source)) for _, part in parts])
+    return torch.cat([_mix_roots(model, _root_values(model, part, source)) for _, part in parts])
 
 
 def conditional_log_prob(model: Density, x: Rows | Evidence, query: Rows, missing: Rows | None = None) -> Tensor:
@@ -171,7 +171,7 @@ def most_probable_bound(model: Parts, x: Rows | Evidence, missing: Rows | None =
     parts = []
     for _, part in _split(model.leaves.read(x, missing), model.engine.rows_upward):
         leaf_log_probs = model.leaves.log_prob(part, modes=True)
-        parts.append(_mixed(model, model.engine.upward(leaf_log_probs, model.weights, at_leaves=largest)[0]))
+        parts.append(_mix_roots(model, model.engine.upward(leaf_log_probs, model.weights, at_leaves=largest)[0]))
     return torch.cat(parts)
 
 
@@ -182,7 +182,7 @@ def _root_values(model: Parts, evidence: Evidence, weights: WeightSource) -> Ten
     return model.engine.log_values(evidence, model.leaves, weights)
 
 
-def _mixed(model: Parts, roots: Tensor) -> Tensor:
+def _mix_roots(model: Parts, roots: Tensor) -> Tensor:
     """log sum_r mixture_r root_r: (batch, roots) -> (batch,)."""
     return log_sum(roots[None], normalize(model.mixture)[None, None])[0, :, 0]
 
@@ -194,7 +194,7 @@ def _marginals(model: Parts, evidence: Evidence) -> Tensor:
             members = model.leaves.log_prob(part)
         with torch.inference_mode(False), torch.enable_grad():
             leaf_log_probs = members.clone().requires_grad_()
-            log_p = _mixed(model, model.engine.log_values_of(leaf_log_probs, model.weights))
+            log_p = _mix_roots(model, model.engine.log_values_of(leaf_log_probs, model.weights))
             check_possible(log_p, first)
             parts.append(torch.autograd.grad(log_p.sum(), leaf_log_probs)[0])
     return torch.cat(parts)

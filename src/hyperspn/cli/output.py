@@ -66,7 +66,7 @@ def print_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], plain: boo
             one_line(label), justify="right" if numbers else "left", overflow="fold", no_wrap=plain and i == 0
         )
     for row in cells:
-        shown.add_row(*(_formatted(cell) for cell in row))
+        shown.add_row(*(_format_cell(cell) for cell in row))
     Console(markup=False, emoji=False, highlight=False).print(shown)
 
 
@@ -92,7 +92,7 @@ def probability(p: float) -> str:
     return f"{p:.4f}" if p >= 0.001 or p == 0 else f"{p:.2g}"
 
 
-def _formatted(cell: Any) -> str:
+def _format_cell(cell: Any) -> str:
     if isinstance(cell, float):
         return f"{cell:,.4f}"
     return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else one_line(cell)

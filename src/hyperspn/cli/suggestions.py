@@ -36,13 +36,13 @@ def _event(column: Column, values: NDArray[np.floating]) -> str:
     known = values[np.isfinite(values)]
     if column.is_numeric:
         middle = column.decode(np.array([np.median(known)]))[0].as_py()
-        return f"{_quoted(column.name)}>{_quoted(str(middle))}"
+        return f"{_quote(column.name)}>{_quote(str(middle))}"
     codes = known.astype(int)
     code = np.bincount(codes[codes < len(column.categories)]).argmax()
-    return f"{_quoted(column.name)}={_quoted(str(column.labels[code]))}"
+    return f"{_quote(column.name)}={_quote(str(column.labels[code]))}"
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """A name or value in evidence, in quotes if it could be read otherwise."""
     is_plain = PLAIN.fullmatch(value) and ".." not in value and value != "missing"
     return value if is_plain else '"' + value.replace('"', '""') + '"'

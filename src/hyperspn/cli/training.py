@@ -149,7 +149,7 @@ def _train(arguments: dict[str, Any], out: Path, data_dir: str | None, as_json: 
     if not as_json:
         tell(splits.notes)
         print(_summary(splits))
-    trained = distributed.first(lambda: _finished(out, arguments, splits))
+    trained = distributed.first(lambda: _finished_model(out, arguments, splits))
     if is_finished := trained is not None:
         print(f"{out} holds the finished run of this command: nothing is left to train", file=sys.stderr)
     trained = trained or _fit(out, arguments, splits, progress=not as_json)
@@ -221,7 +221,7 @@ def _judge(splits: Splits) -> Callable[[TableModel], float]:
     return judge_by_samples(splits.schema.decode(splits.valid).to_pandas())
 
 
-def _finished(out: Path, arguments: dict[str, Any], splits: Splits) -> TableModel | None:
+def _finished_model(out: Path, arguments: dict[str, Any], splits: Splits) -> TableModel | None:
     """The model of a finished run of the same command on the same data; that of another one is an error."""
     if not (out / MODEL).exists():
         return None

@@ -29,7 +29,7 @@ def read_csv(content: bytes, suffix: str) -> pa.Table:
     if not content or content.isspace():
         raise ValueError("expected a header and rows, found an empty file")
     delimiter = _delimiter(content, DELIMITERS.get(suffix, ","))
-    tidy = content if _is_tidy(content, delimiter) else _tidied(content, delimiter)
+    tidy = content if _is_tidy(content, delimiter) else _quote_cells(content, delimiter)
     names, start = _header(tidy, delimiter)
     if start == len(tidy):
         return pa.table([pa.array([], "string")] * len(names), names)
@@ -41,7 +41,7 @@ def read_csv(content: bytes, suffix: str) -> pa.Table:
     if len(names) > 1 and len(table) != tidy.count(b"\n", start) + (not tidy.endswith(b"\n")):
         _check_lines(content, delimiter)  # there is an empty line, or a cell of several lines
     table = table.rename_columns(names)
-    return trimmed(table) if _has_blanks(tidy, delimiter) else table
+    return trim(table) if _has_blanks(tidy, delimiter) else table
 
 
 def _parse(rows: pa.Buffer, width: int, delimiter: str, has_quotes: bool) -> pa.Table:
@@ -119,7 +119,7 @@ def _neighbors(text: NDArray[np.uint8], places: NDArray[np.intp]) -> tuple[NDArr
     return text[(places - 1).clip(0)], text[(places + 1).clip(max=len(text) - 1)]
 
 
-def _tidied(content: bytes, delimiter: str) -> bytes:
+def _quote_cells(content: bytes, delimiter: str) -> bytes:
     """The same cells, all of them in quotes."""
     _check_lines(content, delimiter)
     tidy = io.StringIO()
@@ -155,7 +155,7 @@ def _header(content: bytes, delimiter: str) -> tuple[list[str], int]:
     return [name.strip() for name in names], lines.tell()
 
 
-def trimmed(table: pa.Table) -> pa.Table:
+def trim(table: pa.Table) -> pa.Table:
     """The table without blanks around its strings."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -195,14 +195,14 @@ def _read_folder(folder: Path) -> Dataset:
         listed = ", ".join(sorted(names)) or "none"
         raise ValueError(f"expected one data set <name>.{{train,valid,test}}.data in {folder}, found {listed}")
     name = names.pop()
-    data = Dataset(*(_read(_needed(folder, name, split)) for split in SPLITS))
+    data = Dataset(*(_read(_locate(folder, name, split)) for split in SPLITS))
     if len({part.shape[1] for part in data}) > 1:
         widths = ", ".join(f"{part.shape[1]} in {split}" for split, part in zip(SPLITS, data, strict=True))
         raise ValueError(f"expected equally many variables in the files of {folder}, found {widths}")
     return data
 
 
-def _needed(folder: Path, name: str, split: str) -> Path:
+def _locate(folder: Path, name: str, split: str) -> Path:
     path = _find([folder], name, split)
     if path is None:
         raise FileNotFoundError(f"expected {name}.{split}.data or {name}.{split}.data.gz in {folder}, found neither")

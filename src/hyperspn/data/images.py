@@ -78,9 +78,9 @@ def load_images(name: str, data_dir: str | os.PathLike[str] | None = None) -> Da
         data = Dataset(np.concatenate([first[:-valid], extra]), first[-valid:], last)
     else:
         data = Dataset(*np.split(first[: sum(known.rows)], [train, train + valid]))
-    if (found := tuple(map(len, data))) != known.rows:
+    if (counts := tuple(map(len, data))) != known.rows:
         listed = ", ".join(map(str, files))
-        raise ValueError(f"expected {known.rows} images to train, validate and test in {listed}, found {found}")
+        raise ValueError(f"expected {known.rows} images to train, validate and test in {listed}, found {counts}")
     return data
 
 
@@ -88,8 +88,8 @@ def find(name: str, data_dir: str | os.PathLike[str] | None = None) -> list[Path
     """The files of a data set, if all of them are at hand."""
     folder = data_folder(data_dir)
     places = [folder / "images", folder / name, folder] if folder else []
-    found = ([place / file for file in choice] for choice in _image_set(name).choices for place in places)
-    return next((files for files in found if all(file.is_file() for file in files)), [])
+    choices = ([place / file for file in choice] for choice in _image_set(name).choices for place in places)
+    return next((files for files in choices if all(file.is_file() for file in files)), [])
 
 
 def bits_per_dimension(log_likelihood: float, num_variables: int, scale: float = 255.0) -> float:
@@ -123,8 +123,8 @@ def _read(path: Path, shape: ImageShape) -> Pixels:
                 images = content["images"]
     except (*DAMAGED, MatReadError) as error:
         raise ValueError(f"expected a file of images, found a damaged or foreign one at {path} ({error})") from error
-    own = images.shape[1:] if shape[2] > 1 else (*images.shape[1:], 1)
-    if own != shape or images.dtype != np.uint8:
+    image_shape = images.shape[1:] if shape[2] > 1 else (*images.shape[1:], 1)
+    if image_shape != shape or images.dtype != np.uint8:
         size = " x ".join(map(str, shape))
         raise ValueError(f"expected 8-bit images of {size} in {path}, found {images.dtype} of {images.shape}")
     return images.reshape(len(images), prod(shape))

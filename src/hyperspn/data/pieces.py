@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from .csv_files import DELIMITERS, read_csv
-from .readers import suffix_of, tidied
+from .readers import suffix_of, tidy_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +77,7 @@ def read_piece(piece: Piece, drop: Collection[str] = (), missing_values: Collect
         table = _read_rows(piece) if suffix == ".parquet" else read_csv(_read_lines(piece), suffix)
         if len(table) != piece.rows:
             raise ValueError(f"expected {piece.rows:,} rows from row {piece.first + 1:,} on, found {len(table):,}")
-        return tidied(table, suffix, drop, missing_values, [])
+        return tidy_table(table, suffix, drop, missing_values, [])
     except ValueError as error:
         raise ValueError(f"{piece.path}: {error}") from error
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..checks import counted, did_you_mean
 from .arrays import in_threads, levels_of
-from .csv_files import DELIMITERS, read_csv, trimmed
+from .csv_files import DELIMITERS, read_csv, trim
 from .frames import MISSING, check_names, standard_table, table_of
 
 if TYPE_CHECKING:
@@ -59,18 +59,18 @@ def read_table(
         del content
         if len(table) == 0:
             raise ValueError("expected at least one row, found none")
-        return tidied(table, suffix, drop, missing_values, [] if notes is None else notes)
+        return tidy_table(table, suffix, drop, missing_values, [] if notes is None else notes)
     except ValueError as error:
         raise ValueError(f"{'standard input' if name == STANDARD_INPUT else name}: {error}") from error
 
 
-def tidied(
+def tidy_table(
     table: pa.Table, suffix: str, drop: Collection[str], missing_values: Collection[str] | None, notes: list[str]
 ) -> pa.Table:
     """What was read from a file with this suffix, without dropped columns, blanks and words that mean "missing"."""
-    table = _named(_without(table, drop), notes)
+    table = _name_first_column(_without(table, drop), notes)
     check_names(table.column_names)
-    table = standard_table(table) if suffix in DELIMITERS else trimmed(standard_table(table))
+    table = standard_table(table) if suffix in DELIMITERS else trim(standard_table(table))
     return _with_holes(table, MISSING if missing_values is None else ("", *missing_values), notes)
 
 
@@ -107,7 +107,7 @@ def check_known(name: str, names: Sequence[str]) -> None:
         raise ValueError(f"expected the name of a column, found {name!r}{did_you_mean(name, names)}")
 
 
-def _named(table: pa.Table, notes: list[str]) -> pa.Table:
+def _name_first_column(table: pa.Table, notes: list[str]) -> pa.Table:
     """The table with a name for its first column, which has none where row names were written with a table."""
     names = table.column_names
     if len(names) < 2 or names[0] or "column 0" in names:
@@ -127,7 +127,7 @@ def _with_holes(table: pa.Table, words: Collection[str], notes: list[str]) -> pa
         if not pa.types.is_string(column.type):
             return column, []
         if len(column) > SAMPLE and pc.count_distinct(column[:SAMPLE]).as_py() < SAMPLE // 10:
-            return _coded(column, listed)
+            return _encode_words(column, listed)
         missing = pc.is_in(column, value_set=listed)
         if not pc.any(missing).as_py():
             return column, []
@@ -139,14 +139,14 @@ def _with_holes(table: pa.Table, words: Collection[str], notes: list[str]) -> pa
             counts[entry["values"]] += entry["counts"]
             places[entry["values"]].append(name)
     notes += [
-        f"{word!r} counts as missing: {counted(count, 'cell')} of {_listed(places[word])}"
+        f"{word!r} counts as missing: {counted(count, 'cell')} of {_list_names(places[word])}"
         for word, count in counts.most_common()
         if word
     ]
     return pa.table(list(columns), table.column_names)
 
 
-def _coded(column: pa.ChunkedArray, words: pa.Array) -> tuple[pa.ChunkedArray, list[dict[str, Any]]]:
+def _encode_words(column: pa.ChunkedArray, words: pa.Array) -> tuple[pa.ChunkedArray, list[dict[str, Any]]]:
     """A column of few different strings as codes of them, null where one is among the words, and how often these occur."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -166,7 +166,7 @@ def _coded(column: pa.ChunkedArray, words: pa.Array) -> tuple[pa.ChunkedArray, l
     return pa.chunked_array([coded]), holes
 
 
-def _listed(names: list[str], most: int = 5) -> str:
+def _list_names(names: list[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 

@@ -118,7 +118,7 @@ class Schema:
         decoded = self.decode(x)
         for i, name in enumerate(table.column_names):
             if name in decoded.column_names:
-                table = table.set_column(i, name, _filled(table.column(name), decoded.column(name)))
+                table = table.set_column(i, name, _fill_holes(table.column(name), decoded.column(name)))
         return table
 
     def outside(self, x: NDArray[np.float64]) -> dict[str, int]:
@@ -153,7 +153,7 @@ class Schema:
             raise ValueError(f"expected a description of columns, found a fault in it: {error}") from error
 
 
-def _filled(old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.ChunkedArray:
+def _fill_holes(old: pa.ChunkedArray, new: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column with its holes taken from another, in its own type if that can hold them."""
     import pyarrow as pa
     import pyarrow.compute as pc

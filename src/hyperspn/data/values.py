@@ -133,9 +133,9 @@ class Values:
         if is_too_long(text, numbers):
             self.notes.append(f"column {self.name!r} has whole numbers above 2^53, which are seen as strings")
             return None
-        return self._spelled(spelled[0], numbers)
+        return self._parse_spelling(spelled[0], numbers)
 
-    def _spelled(self, spelling: Spelling, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _parse_spelling(self, spelling: Spelling, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
         if not spelling.is_plain:
             self.facts["spelling"] = spelling
             marked = np.isnan(numbers_of(self.values)) & self.known
@@ -156,7 +156,7 @@ class Values:
             )
         self.known = ~np.isnan(numbers)
         self.train &= self.known
-        return self._spelled(best, numbers)
+        return self._parse_spelling(best, numbers)
 
     def _tell_numbers_among_strings(self) -> None:
         levels, codes = self.levels

@@ -50,7 +50,7 @@ def log_sum(inputs: Tensor, log_weights: Tensor) -> Tensor:
     """
     shift = _finite(inputs.detach().amax(-1, keepdim=True))  # (U, batch, 1)
     sums = (inputs - shift).exp() @ log_weights.exp().mT
-    return _mended(shift + _log(sums), sums, Inputs(inputs[:, :, None], None), log_weights)
+    return _replace_vanishing(shift + _log(sums), sums, Inputs(inputs[:, :, None], None), log_weights)
 
 
 def log_einsum(inputs: Inputs, log_weights: Tensor) -> Tensor:
@@ -62,10 +62,10 @@ def log_einsum(inputs: Inputs, log_weights: Tensor) -> Tensor:
     left, right = (left - _finite(largest)).exp(), (right + (largest - shift[..., None])).exp()
     products = right[..., None] @ left[..., None, :]  # (U, batch, P, right, left)
     sums = products.flatten(2) @ log_weights.exp().mT
-    return _mended(shift + _log(sums), sums, inputs, log_weights)
+    return _replace_vanishing(shift + _log(sums), sums, inputs, log_weights)
 
 
-def _mended(log_sums: Tensor, sums: Tensor, inputs: Inputs, log_weights: Tensor) -> Tensor:
+def _replace_vanishing(log_sums: Tensor, sums: Tensor, inputs: Inputs, log_weights: Tensor) -> Tensor:
     """Replaces the logarithms of vanishing sums by sums of logarithms: (U, batch, O) -> (U, batch, O)."""
     numbers = torch.finfo(sums.dtype)
     lost = (sums.detach() < log_weights.shape[-1] * numbers.tiny / numbers.eps).any(-1)
@@ -80,7 +80,7 @@ def _mended(log_sums: Tensor, sums: Tensor, inputs: Inputs, log_weights: Tensor)
 
 def log_max(inputs: Tensor, log_weights: Tensor) -> Tensor:
     """max_j log_weights[u, o, j] + inputs[u, b, j]: (U, batch, J), (U, O, J) -> (U, batch, O)."""
-    return torch.stack([(inputs + own[:, None]).amax(-1) for own in log_weights.unbind(1)], -1)
+    return torch.stack([(inputs + of_output[:, None]).amax(-1) for of_output in log_weights.unbind(1)], -1)
 
 
 class FreeLogWeights(torch.autograd.Function):
@@ -109,7 +109,7 @@ class LayeredEngine:
             (layer.factors.view(len(layer.sectors), -1), layer.columns) for layer in sectors.layers if layer.is_leaf
         ]  # variables, (U, V), and the number of their distributions
         roots = torch.from_numpy(sectors.structure.roots)
-        self.root_sources = self._grouped(roots, torch.arange(len(roots), device=roots.device))
+        self.root_sources = self._group_by_layer(roots, torch.arange(len(roots), device=roots.device))
 
     def __repr__(self) -> str:
         return "layered"
@@ -118,7 +118,7 @@ class LayeredEngine:
     def rows_upward(self) -> int:
         """How many rows to send upward at a time where memory matters."""
         per_row = sum(len(layer.sectors) * layer.partitions * layer.columns for layer in self.sectors.layers)
-        per_row += sum(own.numel() * columns for own, columns in self.leaf_regions)
+        per_row += sum(scope.numel() * columns for scope, columns in self.leaf_regions)
         return max(1, VALUES_AT_ONCE // per_row)
 
     @property
@@ -132,8 +132,8 @@ class LayeredEngine:
         With `flows`, the unnormalized weights get the expected flow through each edge in place of their gradient:
         w dL/dw with free weights w, which is the sum over the batch of the posterior that the edge is used.
         """
-        if all(leaves.is_linear(own) for own, _ in self.leaf_regions):
-            regions = [leaves.region_log_prob(evidence, own) for own, _ in self.leaf_regions]
+        if all(leaves.is_linear(scope) for scope, _ in self.leaf_regions):
+            regions = [leaves.region_log_prob(evidence, scope) for scope, _ in self.leaf_regions]
             return self._upward(regions, weights, log_sum, flows)[0]
         return self.upward(leaves.log_prob(evidence), weights, flows=flows)[0]
 
@@ -167,8 +167,10 @@ class LayeredEngine:
         """
         leaves = leaf_log_probs.transpose(0, 1)  # (variables, batch, l)
         regions = [
-            leaves[own.to(leaves.device).flatten(), :, :columns].unflatten(0, own.shape).sum(1)  # (U, batch, columns)
-            for own, columns in self.leaf_regions
+            leaves[scope.to(leaves.device).flatten(), :, :columns]
+            .unflatten(0, scope.shape)
+            .sum(1)  # (U, batch, columns)
+            for scope, columns in self.leaf_regions
         ]
         return self._upward(regions, weights, combine, flows, at_leaves)
 
@@ -190,7 +192,7 @@ class LayeredEngine:
                 inputs.append(Inputs(next(remaining)[:, :, None], None))
             else:
                 count = len(layer.sectors) * layer.partitions
-                left, *right = (_gathered(sources, outputs, count) for sources in sides)  # (U P, batch, k)
+                left, *right = (_multiply(sources, outputs, count) for sources in sides)  # (U P, batch, k)
                 left, *right = (side.unflatten(0, (-1, layer.partitions)).transpose(1, 2) for side in (left, *right))
                 inputs.append(Inputs(left, right[0] if right else None))
             if not layer.has_sums:
@@ -204,7 +206,7 @@ class LayeredEngine:
                 outputs.append(at_leaves(layer, inputs[-1].products(), log_weights))
             else:
                 outputs.append(combine(inputs[-1].products(), log_weights))
-        roots = _gathered(self.root_sources, outputs, len(self.sectors.structure.roots))  # (roots, batch, 1)
+        roots = _multiply(self.root_sources, outputs, len(self.sectors.structure.roots))  # (roots, batch, 1)
         return roots[..., 0].T, inputs
 
     def _sources_of(self, layer: SumLayer) -> list[list[Source]]:
@@ -214,9 +216,9 @@ class LayeredEngine:
         counts = layer.offsets.diff().numpy()
         targets = torch.from_numpy(np.arange(len(counts)).repeat(counts))
         sides = 2 if layer.is_outer else 1
-        return [self._grouped(layer.factors[side::sides], targets[side::sides]) for side in range(sides)]
+        return [self._group_by_layer(layer.factors[side::sides], targets[side::sides]) for side in range(sides)]
 
-    def _grouped(self, regions: Tensor, targets: Tensor) -> list[Source]:
+    def _group_by_layer(self, regions: Tensor, targets: Tensor) -> list[Source]:
         """Groups factors by the layer that holds their values."""
         layers, slots = self.sectors.layer_of[regions], self.sectors.slot_of[regions]
         return [Source(layer, slots[layers == layer], targets[layers == layer]) for layer in layers.unique().tolist()]
@@ -232,7 +234,7 @@ def _log(values: Tensor) -> Tensor:
     return values.masked_fill(zero, 1).log().masked_fill(zero, -torch.inf)
 
 
-def _gathered(sources: list[Source], outputs: list[Tensor], count: int) -> Tensor:
+def _multiply(sources: list[Source], outputs: list[Tensor], count: int) -> Tensor:
     """Multiplies the sources' values element by element into `count` products, in log space: (count, batch, values)."""
     total: Tensor | None = None
     for layer, slots, targets in sources:

@@ -2,7 +2,8 @@
 
 from .clusters import fit_clusters
 from .em import EM
+from .history import History
 from .start_from_clusters import start_from_clusters
-from .train import History, fit
+from .train import fit
 
 __all__ = ["EM", "History", "fit", "fit_clusters", "start_from_clusters"]

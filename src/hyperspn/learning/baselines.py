@@ -26,7 +26,7 @@ def independent_columns(schema: Schema, train: np.ndarray, *rows: np.ndarray) ->
 
     See `chow_liu_tree` for the arguments.
     """
-    cells, codes = _coded(schema, train)
+    cells, codes = _encode(schema, train)
     marginals = [_marginal(column, cell.possible) for column, cell in zip(codes, cells, strict=True)]
     answers = []
     for x in rows:
@@ -52,7 +52,7 @@ def chow_liu_tree(schema: Schema, train: np.ndarray, *rows: np.ndarray) -> list[
         train: The rows from which to learn, (rows, variables).
         rows: The rows to judge, (rows, variables).
     """
-    cells, codes = _coded(schema, train)
+    cells, codes = _encode(schema, train)
     tree = _Tree.learn(codes, [cell.possible for cell in cells])
     parts = [[_judge(tree, cells, part) for part in _parts(x)] for x in rows]
     return [np.concatenate([np.zeros(0), *part]) for part in parts]
@@ -145,7 +145,7 @@ def _log(p: FloatArray) -> FloatArray:
         return np.log(p)
 
 
-def _coded(schema: Schema, train: np.ndarray) -> tuple[list[_Cells], list[IntArray]]:
+def _encode(schema: Schema, train: np.ndarray) -> tuple[list[_Cells], list[IntArray]]:
     cells = [_Cells(column) for column in schema.columns]
     return cells, [cell.read(train[:, variable])[0] for variable, cell in enumerate(cells)]
 

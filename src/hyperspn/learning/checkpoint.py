@@ -67,14 +67,14 @@ class Folder:
         """Brings circuit and optimizer back to the last evaluation, if there was one: all evaluations, best parameters."""
         if not self.checkpoint.exists():
             self.model.unlink(missing_ok=True)
-            return [], copied(circuit)
+            return [], copy_parameters(circuit)
         content = read(self.checkpoint, self.arguments)
         try:
             evaluations = _checked_evaluations(content["evaluations"])
             model, best = (_checked_parameters(content[name], circuit.state_dict()) for name in ("model", "best"))
             state = _checked_state(content["optimizer"], optimizer)
         except Exception as error:
-            raise ValueError(_damaged(self.checkpoint)) from error
+            raise ValueError(_damage(self.checkpoint)) from error
         circuit.load_state_dict(model)
         optimizer.load_state_dict(state)
         return evaluations, best
@@ -145,7 +145,7 @@ def copy_run(source: Path, target: Path) -> None:
         write(target / name, (source / name).read_bytes())
 
 
-def copied(circuit: Circuit) -> Parameters:
+def copy_parameters(circuit: Circuit) -> Parameters:
     """A copy of all parameters."""
     return {name: value.detach().clone() for name, value in circuit.state_dict().items()}
 
@@ -161,9 +161,9 @@ def read(path: Path, arguments: dict[str, Any]) -> dict[str, Any]:
         kind, version, there = content["format"], content["version"], dict(content["arguments"])
         json.dumps([kind, version, there])  # nothing but numbers and strings
     except Exception as error:
-        raise ValueError(_damaged(path)) from error
+        raise ValueError(_damage(path)) from error
     if kind != FORMAT:
-        raise ValueError(_damaged(path))
+        raise ValueError(_damage(path))
     if version != FORMAT_VERSION:
         raise ValueError(f"expected format version {FORMAT_VERSION}, found {version} in {path}")
     if others := [name for name in arguments if arguments[name] != there.get(name)]:
@@ -174,7 +174,7 @@ def read(path: Path, arguments: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def _damaged(path: Path) -> str:
+def _damage(path: Path) -> str:
     return f"expected a checkpoint, found a damaged or foreign file at {path}: remove it, or choose another folder"
 
 

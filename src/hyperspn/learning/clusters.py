@@ -15,7 +15,8 @@ from torch import Tensor
 from ..circuits.circuit import Circuit
 from ..circuits.mixtures import Mixture
 from ..leaves.evidence import Rows, as_tensor
-from .train import History, fit
+from .history import History
+from .train import fit
 
 
 def fit_clusters(

@@ -18,8 +18,9 @@ from ..leaves import Categorical, LeafFamily, Numeric
 from ..structures import RegionGraph, binary_trees, chow_liu
 from . import distributed
 from .checkpoint import check_search, copy_run
+from .history import History
 from .start_from_clusters import start_from_clusters
-from .train import History, fit
+from .train import fit
 
 Judge = Callable[[Circuit], float]
 Structure = Literal["random", "learned", "chow-liu"]

@@ -11,7 +11,7 @@ from ..circuits.circuit import Circuit
 from ..circuits.models import countable
 from ..leaves import Categorical, Numeric
 from ..structures import RegionGraph
-from ..structures.mutual_information import coded
+from ..structures.mutual_information import encode
 from ..weights.factored import FactoredWeights
 
 MOST_ROWS = 5000
@@ -83,7 +83,7 @@ def _states(
 ) -> dict[int, States]:
     """The state of every row in every region of one tree."""
     counted, continuous = countable(table, circuit.leaves.families)
-    codes = coded(counted, continuous=continuous)  # (variables, rows)
+    codes = encode(counted, continuous=continuous)  # (variables, rows)
     for variable, family in enumerate(circuit.leaves.families):
         if isinstance(family, Categorical):
             codes[variable] = np.nan_to_num(table[:, variable], nan=-1)

@@ -9,14 +9,13 @@ from contextlib import nullcontext
 from dataclasses import replace
 from math import cos, pi
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from numpy.typing import ArrayLike
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -26,8 +25,9 @@ from ..kernel import rounded_subnormals
 from ..leaves.evidence import Evidence, Rows, as_tensor
 from ..weights.source import WeightSource
 from . import distributed
-from .checkpoint import Folder, LogEntry, Parameters, circuit_digest, copied, meaning, table_digest
+from .checkpoint import Folder, LogEntry, Parameters, circuit_digest, copy_parameters, meaning, table_digest
 from .em import EM
+from .history import History, as_history, best_evaluation, is_over, progress_bar, summary
 from .regularizers import Dropout, Softening
 
 EVALUATED_ROWS = 5000
@@ -37,21 +37,6 @@ IDLE: dict[str, dict[str, float | None]] = {  # what an optimizer does not use, 
 }
 
 ByGroup = float | Mapping[str, float]
-
-
-class History(NamedTuple):
-    """The course of a run: mean log-likelihoods by step, and where the best validation value was.
-
-    Without validation rows, `valid` is empty, `best_valid` None, and `best_step` the last one.
-    """
-
-    steps: list[int]
-    train: list[float]
-    valid: list[float]
-    best_step: int
-    best_valid: float | None
-    seconds: float
-    stopped_early: bool
 
 
 def fit(
@@ -104,7 +89,7 @@ def fit(
         weight_decay: Of Adam, the strength of the L2 penalty on all parameters, or on groups of them by name.
         learning_rate: Of Adam, one learning rate for all parameters, or rates of groups by name, ``{"leaves": 1e-3}``,
             in place of the circuit's own (`parameter_groups`).
-        annealing: Of Adam, whether the learning rates rise in the first steps and then fall to 0 (see `annealed`).
+        annealing: Of Adam, whether the learning rates rise in the first steps and then fall to 0 (see `annealing_factor`).
         step_size: Of EM, how far to go towards the optimum of a batch, > 0 and <= 1.
         pseudocount: Of EM, how many rows' worth of uniform flow each sum is given.
         dropout: The probability of an edge of a sum to be dropped at a step (see `Dropout`); not with EM.
@@ -156,14 +141,12 @@ def fit(
         steps if annealing else None,
         seed,
     )
-    run = None
-    if folder is not None and distributed.rank() == 0:
-        run = Folder(folder, arguments())
-    with _bar(progress and distributed.rank() == 0, stage) as bar:
+    run = Folder(folder, arguments()) if folder is not None and distributed.rank() == 0 else None
+    with progress_bar(progress and distributed.rank() == 0, stage) as bar:
         evaluations = _train(training, run, steps, evaluate_every, patience, bar)
     if run:
         run.finish(circuit)
-    return _history(evaluations, steps)
+    return as_history(evaluations, steps)
 
 
 def _train(
@@ -176,18 +159,18 @@ def _train(
     start = perf_counter() - seconds
     try:
         with run.alone() if run else nullcontext():
-            task = bar.add_task(_summary(evaluations), total=steps, completed=max(step, 0))
-            while not _is_over(evaluations, steps, patience):
+            task = bar.add_task(summary(evaluations), total=steps, completed=max(step, 0))
+            while not is_over(evaluations, steps, patience):
                 step += 1
                 if step > 0:
                     training.learn(step)
                 if step % evaluate_every == 0 or step == steps:
                     evaluations.append(training.evaluate(step, start))
-                    if evaluations[-1] is _best(evaluations):
-                        best = copied(circuit)
+                    if evaluations[-1] is best_evaluation(evaluations):
+                        best = copy_parameters(circuit)
                     if run:
                         run.keep(circuit, learner, evaluations, best)
-                bar.update(task, completed=step, description=_summary(evaluations))
+                bar.update(task, completed=step, description=summary(evaluations))
     finally:
         circuit.load_state_dict(best)
     return evaluations
@@ -197,7 +180,7 @@ def _resume(circuit: Circuit, learner: Optimizer | EM, run: Folder | None) -> tu
     """Brings circuit and optimizer in all processes to where the run stopped: all evaluations, best parameters."""
 
     def resume() -> tuple[Any, ...]:
-        reached = run.resume(circuit, learner) if run else ([], copied(circuit))
+        reached = run.resume(circuit, learner) if run else ([], copy_parameters(circuit))
         return *reached, circuit.state_dict(), learner.state_dict()
 
     evaluations, best, model, state = distributed.first(resume)
@@ -249,7 +232,7 @@ class Training:
         loss = -batch.weigh(_log_prob(self.circuit.log_prob, batch, step, weights)).sum()
         loss.backward()
         distributed.add([p.grad for group in self.learner.param_groups for p in group["params"] if p.grad is not None])
-        part = 1.0 if self.annealed_steps is None else annealed(step, self.annealed_steps)
+        part = 1.0 if self.annealed_steps is None else annealing_factor(step, self.annealed_steps)
         for group, rate in zip(self.learner.param_groups, self.rates, strict=True):
             group["lr"] = part * rate
         with rounded_subnormals():  # the moments of gradients that vanish
@@ -278,7 +261,7 @@ def batch_rows(rows: int, batch_size: int, seed: int, step: int) -> Tensor:
     return torch.from_numpy(generator.choice(rows, min(batch_size, rows), replace=False, shuffle=False))
 
 
-def annealed(step: int, steps: int) -> float:
+def annealing_factor(step: int, steps: int) -> float:
     """The part of the learning rates that is used at a step: all of it after a fiftieth of the steps, none in the end.
 
     min(1, 50 t) (1 + cos(pi t)) / 2,   t = step / steps
@@ -333,53 +316,6 @@ def _regularize(circuit: Circuit, softening: float, dropout: float, seed: int) -
     if softening:
         weights = Softening(weights, circuit.sectors, circuit.leaves, softening)
     return Dropout(weights, circuit.sectors, dropout, seed) if dropout else weights
-
-
-def _is_over(evaluations: list[LogEntry], steps: int, patience: int | None) -> bool:
-    if not evaluations:
-        return False
-    since_best = len(evaluations) - 1 - evaluations.index(_best(evaluations))
-    return evaluations[-1]["step"] >= steps or (patience is not None and since_best >= patience)
-
-
-def _best(evaluations: list[LogEntry]) -> LogEntry:
-    """The first with the highest validation value; without these, the last."""
-    if evaluations[-1]["valid"] is None:
-        return evaluations[-1]
-    return max(evaluations, key=lambda evaluation: evaluation["valid"])
-
-
-def _history(evaluations: list[LogEntry], steps: int) -> History:
-    best, last = _best(evaluations), evaluations[-1]
-    return History(
-        steps=[evaluation["step"] for evaluation in evaluations],
-        train=[evaluation["train"] for evaluation in evaluations],
-        valid=[evaluation["valid"] for evaluation in evaluations if evaluation["valid"] is not None],
-        best_step=best["step"],
-        best_valid=best["valid"],
-        seconds=last["seconds"],
-        stopped_early=last["step"] < steps,
-    )
-
-
-def _bar(visible: bool, stage: str) -> Progress:
-    columns = (
-        TextColumn(f"{stage}: step" if stage else "step", markup=False),
-        MofNCompleteColumn(),
-        BarColumn(),
-        TextColumn("{task.description}"),
-    )
-    return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=not visible)
-
-
-def _summary(evaluations: list[LogEntry]) -> str:
-    """The last and the best values, for the progress bar."""
-    if not evaluations:
-        return ""
-    last, best = evaluations[-1], _best(evaluations)
-    if last["valid"] is None:
-        return f"train {last['train']:.3f}"
-    return f"train {last['train']:.3f}  valid {last['valid']:.3f}  best {best['valid']:.3f} at {best['step']}"
 
 
 def _digests(circuit: Circuit, train: Rows, valid: Rows | None, *weights: ArrayLike | None) -> dict[str, Any]:

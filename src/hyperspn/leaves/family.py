@@ -41,11 +41,11 @@ class LeafFamily:
         return None
 
     def kin(self) -> Hashable:
-        """Families of equal kin are evaluated together, as the family that `joined` returns."""
+        """Families of equal kin are evaluated together, as the family that `join` returns."""
         return self
 
     @staticmethod
-    def joined(families: Sequence[LeafFamily]) -> LeafFamily:
+    def join(families: Sequence[LeafFamily]) -> LeafFamily:
         """One family for the variables of several of equal kin."""
         return families[0]
 

@@ -38,7 +38,7 @@ class Leaves(nn.Module):
         group_of = torch.from_numpy(np.array([kin.index(family.kin()) for family in self.families]))
         self.variables = [(group_of == index).nonzero()[:, 0] for index in range(len(kin))]
         self.groups = [
-            type(self.families[members[0]]).joined([self.families[v] for v in members])
+            type(self.families[members[0]]).join([self.families[v] for v in members])
             for members in (variables.tolist() for variables in self.variables)
         ]
         self.raw = nn.ParameterList(
@@ -103,7 +103,7 @@ class Leaves(nn.Module):
 
     def _check_support(self, values: Tensor) -> None:
         misfits = [family.misfits(self.columns(values, variables)) for family, variables, _ in self._groups()]
-        is_misfit = _ordered(misfits, self.variables)
+        is_misfit = _in_order(misfits, self.variables)
         if is_misfit.any():
             row, column = is_misfit.nonzero()[0].tolist()
             expected, value = self.families[column].support(), values[row, column].item()
@@ -122,7 +122,7 @@ class Leaves(nn.Module):
         for index, (family, variables, _) in enumerate(self._groups()):
             if is_event[:, variables].any():
                 parts = [[of_row.get(v) for v in variables.tolist()] for of_row in events]
-                readings[index] = family.read_events(_stacked(family, parts).to(holes.device))
+                readings[index] = family.read_events(_stack_events(family, parts).to(holes.device))
         return is_event, readings
 
     def log_prob(self, evidence: Evidence, modes: bool = False) -> Tensor:
@@ -136,7 +136,7 @@ class Leaves(nn.Module):
             functional.pad(self.group_log_prob(evidence, group, modes), (0, width - family.width), value=-torch.inf)
             for group, family in enumerate(self.groups)
         ]
-        return _ordered(columns, self.variables)
+        return _in_order(columns, self.variables)
 
     def group_log_prob(self, evidence: Evidence, group: int, modes: bool = False) -> Tensor:
         """The same for the variables of one group, (batch, variables of the group, their l)."""
@@ -176,7 +176,7 @@ class Leaves(nn.Module):
     def sample(self, members: Tensor, generator: Generator | None = None) -> Tensor:
         """Draws each variable from the chosen one of its distributions, (batch, variables)."""
         drawn = [family.sample(raw, members[:, variables], generator) for family, variables, raw in self._groups()]
-        return _ordered(drawn, self.variables)
+        return _in_order(drawn, self.variables)
 
     def complete(self, evidence: Evidence, members: Tensor, generator: Generator | None = None) -> Tensor:
         """Draws what is unknown from the chosen distributions, within events where these are known, (batch, variables)."""
@@ -192,14 +192,14 @@ class Leaves(nn.Module):
     def modes(self, members: Tensor) -> Tensor:
         """The most probable value of the chosen distributions, (batch, variables)."""
         modes = [pick(family.modes(raw), members[:, variables]) for family, variables, raw in self._groups()]
-        return _ordered(modes, self.variables)
+        return _in_order(modes, self.variables)
 
     def guess(self, posterior: Tensor) -> Tensor:
         """The best single value under each variable's mixture, (batch, variables, l) -> (batch, variables)."""
         guesses = [
             family.guess(raw, posterior[:, variables, : family.width]) for family, variables, raw in self._groups()
         ]
-        return _ordered(guesses, self.variables)
+        return _in_order(guesses, self.variables)
 
     def moments(self, posterior: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each variable's mixture, (batch, variables, l) -> two of (batch, variables)."""
@@ -209,7 +209,7 @@ class Leaves(nn.Module):
             mean, variance = family.moments(raw)
             means.append((weights * mean).sum(-1))
             variances.append((weights * (variance + (mean - means[-1][..., None]).square())).sum(-1))
-        return _ordered(means, self.variables), _ordered(variances, self.variables)
+        return _in_order(means, self.variables), _in_order(variances, self.variables)
 
     def statistics(self, evidence: Evidence, posterior: Tensor) -> list[Tensor]:
         """What a batch says about the distributions j of each variable v, as far as its values x are known.
@@ -260,7 +260,7 @@ class Leaves(nn.Module):
         return rows if len(self.groups) == 1 else rows[:, variables]
 
 
-def _ordered(columns: list[Tensor], variables: list[Tensor]) -> Tensor:
+def _in_order(columns: list[Tensor], variables: list[Tensor]) -> Tensor:
     """Puts the columns of several groups into the order of their variables."""
     if len(columns) == 1:
         return columns[0]
@@ -270,7 +270,7 @@ def _ordered(columns: list[Tensor], variables: list[Tensor]) -> Tensor:
     )
 
 
-def _stacked(family: LeafFamily, events: list[list[ArrayLike | None]]) -> Tensor:
+def _stack_events(family: LeafFamily, events: list[list[ArrayLike | None]]) -> Tensor:
     """The events of a group, one list for each row, as one tensor (see `LeafFamily.read_events`)."""
     if family.codes is not None:
         shape: tuple[int, ...] = (family.codes,)

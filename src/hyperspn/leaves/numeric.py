@@ -75,7 +75,7 @@ class Numeric(LeafFamily):
         return Numeric, self.members
 
     @staticmethod
-    def joined(families: Sequence[LeafFamily]) -> LeafFamily:
+    def join(families: Sequence[LeafFamily]) -> LeafFamily:
         return NumericColumns([family for family in families if isinstance(family, Numeric)])
 
 

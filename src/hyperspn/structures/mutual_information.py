@@ -50,21 +50,21 @@ def mutual_information(
     """
     if not pseudocount > 0:
         raise ValueError(f"expected pseudocount > 0, found {pseudocount}")
-    return _information(coded(data, bins, continuous), pseudocount)
+    return _information(encode(data, bins, continuous), pseudocount)
 
 
 def bootstrapped_information(
     data: ArrayLike, replicas: int, generator: np.random.Generator, continuous: ArrayLike | None = None
 ) -> Iterator[FloatArray]:
     """Yields one matrix of mutual information per replica: of all rows, then of rows drawn with replacement."""
-    codes = coded(data, continuous=continuous)
+    codes = encode(data, continuous=continuous)
     rows = codes.shape[1]
     yield _information(codes)
     for _ in range(replicas - 1):
         yield _information(codes.take(generator.integers(rows, size=min(rows, BOOTSTRAP_ROWS)), axis=1))
 
 
-def coded(data: ArrayLike, bins: int = BINS, continuous: ArrayLike | None = None) -> CodeArray:
+def encode(data: ArrayLike, bins: int = BINS, continuous: ArrayLike | None = None) -> CodeArray:
     """Every value as the number of its category or interval, -1 where it is unknown: (variables, rows)."""
     if bins < 2:
         raise ValueError(f"expected bins >= 2, found {bins}")

@@ -281,13 +281,13 @@ class RegionGraph:
 
     def _walk(self) -> Iterator[tuple[int, list[int], list[list[int]]]]:
         """Yields every region, children first, with the variables it lists and its partitions."""
-        variables = _ragged(self.leaf_variables, self.leaf_offsets)
-        partitions = _ragged(self.children, self.child_offsets)
+        variables = _split(self.leaf_variables, self.leaf_offsets)
+        partitions = _split(self.children, self.child_offsets)
         for region, count in enumerate(self.partition_counts.tolist()):
             yield region, [] if count else next(variables), list(islice(partitions, count))
 
 
-def _ragged(values: IntArray, offsets: IntArray) -> Iterator[list[int]]:
+def _split(values: IntArray, offsets: IntArray) -> Iterator[list[int]]:
     entries, ends = values.tolist(), offsets.tolist()
     return (entries[first:last] for first, last in pairwise(ends))
 
