@@ -302,14 +302,14 @@ class Column:
         if self.is_continuous:
             numbers = numbers * self.std + self.mean
             numbers = numbers if self.decimals is None else numbers.round(self.decimals)
-        elif self.scale is not None:
+        elif self.scale is not None and not self.scale.has_odd:
             numbers = self.scale.round(numbers)
         if self.kind == "date":
             seconds = pa.array(numbers * UNITS[self.unit])
             return self.format.write(seconds) if self.format else times_of(seconds, arrow_type(self.type))
         if self.spelling is not None:
             return self.spelling.write(numbers, self.decimals)
-        whole = self.decimals == 0 and (np.abs(numbers) <= EXACT).all()
+        whole = self.decimals == 0 and (np.abs(numbers) <= EXACT).all() and (numbers % 1 == 0).all()
         return pa.array(numbers.astype(np.int64) if whole else numbers)
 
     def to_dict(self) -> dict[str, Any]:

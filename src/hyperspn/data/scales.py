@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 
 MOST_KNOTS = 200
-POINT_SHARE, POINT_ROWS = 0.01, 20
-MOST_DECIMALS = 6
+POINT_SHARE, POINT_ROWS, POINT_RATIO = 0.01, 20, 3.0
+MOST_DECIMALS, ODD_SHARE = 6, 1e-3
+MOST_HEAPS, HEAP_ROWS, HEAP_RATIO, NEIGHBORS = 500, 5, 4.0, 6
+INSIDE = 0.499  # of a cell on each side of a heap: cells that touch have edges of their own
 OUTER = 0.01
 
 
@@ -25,11 +27,12 @@ class Scale:
 
         z = Phi^-1(F(x)),
 
-    F piecewise linear between the knots, F(knots[i]) = (i + 1/2) / m, with exponential tails outside, which end at
-    the bounds. A number that is recorded to d decimals stands for its cell, [x - 10^-d / 2, x + 10^-d / 2).
+    F piecewise linear between the knots, F(knots[i]) = levels[i], with exponential tails outside, which end at the
+    bounds. A number that is recorded to d decimals stands for its cell, [x - 10^-d / 2, x + 10^-d / 2). Recorded values
+    that are much more frequent than their neighbors are heaps: F is steep in their cells.
 
     Arguments:
-        knots: Quantiles of the values that are no point masses, ascending.
+        knots: Quantiles of the values that are no point masses, and the edges of heaps, ascending.
         points: The point masses, ascending.
         tails: The scales of the lower and of the upper tail.
         smallest: The smallest training value.
@@ -37,6 +40,8 @@ class Scale:
         lower: No value is smaller, if there is such a bound.
         upper: No value is larger, if there is such a bound.
         decimals: To how many decimals numbers are recorded; None if they are continuous.
+        levels: The values of F at the knots; (i + 1/2) / m if none are given.
+        has_odd: Whether a few training values have more decimals; they stand for cells of the same width.
     """
 
     knots: tuple[float, ...]
@@ -47,14 +52,18 @@ class Scale:
     lower: float | None = None
     upper: float | None = None
     decimals: int | None = None
+    levels: tuple[float, ...] = ()
+    has_odd: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("knots", "points", "tails"):  # JSON has lists
+        for name in ("knots", "points", "tails", "levels"):  # JSON has lists
             object.__setattr__(self, name, tuple(float(value) for value in getattr(self, name)))
         numbers = [*self.knots, *self.points, *self.tails]
         ascending = all((np.diff(values) > 0).all() for values in (self.knots, self.points))
         if not self.knots or not ascending or not all(map(isfinite, numbers)) or min(self.tails) <= 0:
             raise ValueError("expected ascending knots and points, and tails > 0, found others")
+        if not (np.diff([0, *self._levels, 1]) > 0).all() or len(self._levels) != len(self.knots):
+            raise ValueError("expected an ascending level between 0 and 1 of each knot, found others")
         if self.decimals is not None and not 0 <= self.decimals <= MOST_DECIMALS:
             raise ValueError(f"expected decimals 0..{MOST_DECIMALS}, found {self.decimals}")
         first, last = self.ends
@@ -79,14 +88,14 @@ class Scale:
         x = np.sort(np.asarray(values, np.float64))
         if len(x) == 0 or not np.isfinite(x).all():
             raise ValueError("expected finite numbers, at least one, found none or others")
-        levels, _, counts = _runs(x)
-        decimals = decimals_of(levels)
-        points = levels[counts > max(POINT_SHARE * len(x), POINT_ROWS)]
-        spread = _spread(x[~np.isin(x, points)], decimals)
-        if len(spread) < 2:
-            spread = _spread(x, decimals)
-        knots = _knots(spread, _ends(lower, upper, decimals))
-        return cls(tuple(knots), tuple(points), _tails(spread), float(x[0]), float(x[-1]), lower, upper, decimals)
+        points = _points(x)
+        rest = x[~np.isin(x, points)]
+        rest = rest if len(rest) > 1 else x
+        decimals = decimals_of(x)
+        knots, levels = _distribution(rest, _heaps(x, decimals), decimals, _ends(lower, upper, decimals))
+        facts = (float(x[0]), float(x[-1]), lower, upper, decimals)
+        has_odd = decimals is not None and bool((np.round(x, decimals) != x).any())
+        return cls(tuple(knots), tuple(points), _tails(rest), *facts, tuple(levels), has_odd)
 
     @property
     def width(self) -> float:
@@ -127,9 +136,9 @@ class Scale:
         left, right = self.tails
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             low = _inverse_tail(log_ndtr(z) - np.log(levels[0]), left, knots[0] - first)
-            high = _inverse_tail(log_ndtr(-z) - np.log(levels[0]), right, last - knots[-1])
+            high = _inverse_tail(log_ndtr(-z) - np.log1p(-levels[-1]), right, last - knots[-1])
         x = np.where(ndtr(z) < levels[0], knots[0] - low, x)
-        return np.where(ndtr(-z) < levels[0], knots[-1] + high, x)
+        return np.where(ndtr(-z) < 1 - levels[-1], knots[-1] + high, x)
 
     def bins(self, x: ArrayLike, count: int = 16) -> NDArray[np.int64]:
         """The number of the point mass of each value, or after those of its interval of equal probability; -1 for NaN."""
@@ -150,11 +159,11 @@ class Scale:
         below, above = self._log_levels(values)
         first, last = self.ends
         log_slope = np.log(slopes)[piece]
-        for inside, tail, reach in (
-            (knots[0] - values, self.tails[0], knots[0] - first),
-            (values - knots[-1], self.tails[1], last - knots[-1]),
+        for inside, mass, tail, reach in (
+            (knots[0] - values, levels[0], self.tails[0], knots[0] - first),
+            (values - knots[-1], 1 - levels[-1], self.tails[1], last - knots[-1]),
         ):
-            density = np.log(levels[0]) - inside / tail - np.log(tail) - np.log(-np.expm1(-reach / tail))
+            density = np.log(mass) - inside / tail - np.log(tail) - np.log(-np.expm1(-reach / tail))
             log_slope = np.where(inside > 0, density, log_slope)
         with np.errstate(invalid="ignore"):
             scores = self.scores(values)
@@ -163,7 +172,7 @@ class Scale:
 
     @property
     def _levels(self) -> FloatArray:
-        return (np.arange(len(self.knots)) + 0.5) / len(self.knots)
+        return np.asarray(self.levels) if self.levels else _even_levels(len(self.knots))
 
     def _log_levels(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """log F(x) and log(1 - F(x))."""
@@ -171,23 +180,28 @@ class Scale:
         level = np.interp(x, knots, levels)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             low = np.log(levels[0]) + _log_tail(knots[0] - x, self.tails[0], knots[0] - first)
-            high = np.log(levels[0]) + _log_tail(x - knots[-1], self.tails[1], last - knots[-1])
+            high = np.log1p(-levels[-1]) + _log_tail(x - knots[-1], self.tails[1], last - knots[-1])
             below = np.where(x < knots[0], low, np.where(x > knots[-1], np.log1p(-np.exp(high)), np.log(level)))
             above = np.where(x > knots[-1], high, np.where(x < knots[0], np.log1p(-np.exp(low)), np.log1p(-level)))
         return below, above
 
 
 def decimals_of(values: FloatArray) -> int | None:
-    """The fewest decimals that all numbers can be written with, if not too many."""
+    """The fewest decimals that all numbers but one in a thousand can be written with, if not too many."""
+    odd = int(ODD_SHARE * len(values))
     with np.errstate(over="ignore"):
-        exact = (d for d in range(MOST_DECIMALS + 1) if (np.round(values, d) == values).all())
-        return next(exact, None)
+        enough = (d for d in range(MOST_DECIMALS + 1) if (np.round(values, d) != values).sum() <= odd)
+        return next(enough, None)
 
 
 def bounds_of(values: FloatArray) -> tuple[float | None, float | None]:
-    """The bounds that training values suggest: 0 below if none is negative, 1 or 100 above if reached and not exceeded."""
+    """The bounds that training values suggest: 0 below if none is negative, above the largest if it is a cap.
+
+    That is one which is 1 or 100, or as frequent as a point mass.
+    """
     largest = float(values.max())
-    return (0.0 if values.min() >= 0 else None), (largest if largest in (1.0, 100.0) else None)
+    is_cap = largest in (1.0, 100.0) or (values == largest).sum() > max(POINT_SHARE * len(values), POINT_ROWS)
+    return (0.0 if values.min() >= 0 else None), (largest if is_cap else None)
 
 
 def _normal_quantiles(count: int) -> FloatArray:
@@ -221,18 +235,68 @@ def _knots(x: FloatArray, ends: tuple[float, float]) -> FloatArray:
     """Quantiles at the levels (i + 1/2) / m: fewer where some coincide."""
     x = x[(x > ends[0]) & (x < ends[1])] if len(x) > 1 else x
     for count in range(min(MOST_KNOTS, len(x)), 1, -1):
-        knots = np.quantile(x, (np.arange(count) + 0.5) / count)
+        knots = np.quantile(x, _even_levels(count))
         if (np.diff(knots) > 0).all():
             return knots
     middle = float(np.median(x)) if len(x) else float(np.mean(np.clip(ends, -1e300, 1e300)))
     return np.array([middle])
 
 
+def _even_levels(count: int) -> FloatArray:
+    return (np.arange(count) + 0.5) / count
+
+
+def _points(x: FloatArray) -> FloatArray:
+    """Frequent values, each much more so than the different values next to it, ascending."""
+    values, _, counts = _runs(x)
+    around = np.pad(counts.astype(np.float64), NEIGHBORS, constant_values=np.nan)
+    windows = np.lib.stride_tricks.sliding_window_view(around, 2 * NEIGHBORS + 1)
+    often = np.flatnonzero(counts > max(POINT_SHARE * len(x), POINT_ROWS))
+    usual = np.nanmedian(windows[often], axis=1)
+    return values[often[counts[often] > POINT_RATIO * usual]]
+
+
+def _heaps(x: FloatArray, decimals: int | None) -> FloatArray:
+    """Recorded values that are much more frequent than the density of their neighbors suggests, ascending."""
+    values, _, counts = _runs(x)
+    if decimals is None or len(values) < 2:
+        return np.zeros(0)
+    total = np.append(0, np.cumsum(counts))
+    first = np.maximum(np.arange(len(values)) - NEIGHBORS, 0)
+    last = np.minimum(np.arange(len(values)) + NEIGHBORS, len(values) - 1)
+    expected = (total[last + 1] - total[first] - counts) / (values[last] - values[first]) * 10.0**-decimals
+    often = np.flatnonzero((counts >= HEAP_ROWS) & (counts > HEAP_RATIO * expected))
+    return values[np.sort(often[np.argsort(-counts[often], kind="stable")[:MOST_HEAPS]])]
+
+
+def _distribution(
+    x: FloatArray, heaps: FloatArray, decimals: int | None, ends: tuple[float, float]
+) -> tuple[FloatArray, FloatArray]:
+    """The knots of the distribution function of values, and its levels there if these are not even."""
+    is_heap = np.isin(x, heaps)
+    knots = _knots(_spread(x[~is_heap] if (~is_heap).sum() > 1 else x, decimals), ends)
+    if decimals is None or not is_heap.any():
+        return knots, np.zeros(0)
+    values, _, counts = _runs(x[is_heap])
+    shares = counts / (len(x) + 1)
+    edges = (values[:, None] + 10.0**-decimals * np.array([-INSIDE, INSIDE])).ravel()
+    smooth, levels = knots, _even_levels(len(knots))
+    if edges[0] < knots[0]:
+        smooth, levels = np.append(edges[0], smooth), np.append(levels[0] / 2, levels)
+    if edges[-1] > knots[-1]:
+        smooth, levels = np.append(smooth, edges[-1]), np.append(levels, (1 + levels[-1]) / 2)
+    reached = np.repeat(np.cumsum(shares), 2)
+    reached[::2] -= shares
+    knots = np.union1d(smooth, edges)
+    return knots, (1 - shares.sum()) * np.interp(knots, smooth, levels) + np.interp(knots, edges, reached)
+
+
 def _tails(x: FloatArray) -> tuple[float, float]:
-    """The mean distance of the outer values from the quantiles inside which they are not."""
+    """The mean distance of the outer values from the next ones inside."""
     low, high = np.quantile(x, [OUTER, 1 - OUTER])
     least = max(1e-9, 1e-6 * float(np.abs(x).max()))
-    return max(float(np.mean(low - x[x <= low])), least), max(float(np.mean(x[x >= high] - high)), least)
+    above, below = x[x > low].min(initial=x[-1]), x[x < high].max(initial=x[0])
+    return max(float(np.mean(above - x[x <= low])), least), max(float(np.mean(x[x >= high] - below)), least)
 
 
 def _log_tail(distance: FloatArray, tail: float, reach: float) -> FloatArray:
