@@ -40,7 +40,7 @@ napoleon_use_rtype = False
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
-nb_execution_timeout = 120
+nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 
 
