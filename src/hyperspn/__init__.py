@@ -15,7 +15,13 @@ from .leaves import Binomial, Categorical, Evidence, Gaussian, Histogram, Numeri
 from .structures import RegionGraph
 
 if TYPE_CHECKING:
-    from .estimators import HyperSPNDensity
+    from .estimators import (
+        HyperSPNClassifier,
+        HyperSPNDensity,
+        HyperSPNImputer,
+        HyperSPNOutlierDetector,
+        HyperSPNRegressor,
+    )
 
 __version__ = "0.1.0"
 
@@ -32,7 +38,11 @@ __all__ = [
     "Gaussian",
     "Histogram",
     "HyperSPN",
+    "HyperSPNClassifier",
     "HyperSPNDensity",
+    "HyperSPNImputer",
+    "HyperSPNOutlierDetector",
+    "HyperSPNRegressor",
     "Mixture",
     "Numeric",
     "RegionGraph",
@@ -57,8 +67,8 @@ renamed.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name == "HyperSPNDensity":  # scikit-learn takes as long as all else together
-        from .estimators import HyperSPNDensity
+    if name in __all__ and name.startswith("HyperSPN"):  # scikit-learn takes as long as all else together
+        from . import estimators
 
-        return HyperSPNDensity
+        return getattr(estimators, name)
     return renamed.attribute("", name)

@@ -17,6 +17,7 @@ from ..learning.recipes import Trained, candidates, leaf_families, search
 from .table_model import TableModel
 
 VALID_SHARE = 0.1
+UNJUDGED = "learned"
 
 
 def fit_table(
@@ -27,6 +28,7 @@ def fit_table(
     model: str = "hyperspn",
     recipe: str = "auto",
     sample_weight: ArrayLike | None = None,
+    validation_fraction: float = VALID_SHARE,
     seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
     progress: bool = True,
@@ -36,16 +38,17 @@ def fit_table(
 
     Arguments:
         frame: A DataFrame of pandas, polars or pyarrow, or an array, (rows, columns).
-        valid: Rows by which the best model is chosen; by default a tenth of the table.
+        valid: Rows by which the best model is chosen; by default a part of the table.
         names: The names of the columns of an array.
         model: "hyperspn", whose weights a small network writes, or "spn", with one parameter per weight.
         recipe: The name of a recipe, or "auto", which tries several (see `recipes.search`).
         sample_weight: How much each row counts, (rows,).
+        validation_fraction: That part, at least one row; with 0, or with a single row in all, the last step counts.
         seed: Determines everything that is random.
         folder: Where to keep the run, so that it can be resumed.
         progress: Whether to show a progress bar.
         options: What is asked of columns (`kinds`, `bounds`, `missing_as_data`, ... see `recognize`), sizes of the recipe
-            (`layer_size`, `replicas`, ...), and what `fit` takes (`steps`, `batch_size`, ...).
+            (`layer_size`, `replicas`, ...), and what `fit` takes (`steps`, `batch_size`, ...); a `target` by its name.
 
     Example:
         >>> import numpy as np
@@ -57,9 +60,10 @@ def fit_table(
     table = table_of(frame, names)
     wishes = {name: options.pop(name) for name in list(options) if name in WISHES}
     rows = np.arange(len(table))
-    train, held_out = (
-        (rows, None) if valid is not None else split(len(table), seed, (1 - VALID_SHARE, VALID_SHARE, 0))[:2]
-    )
+    share = validation_fraction if len(table) > 1 else 0.0
+    if not 0 <= share < 1:
+        raise ValueError(f"expected validation_fraction >= 0 and < 1, found {share}")
+    train, held_out = (rows, None) if valid is not None else split(len(table), seed, (1 - share, share, 0))[:2]
     schema = recognize(table, train, **wishes)
     x = schema.encode(table)
     validation = schema.encode(table_of(valid, names)) if held_out is None else x[held_out]
@@ -71,7 +75,9 @@ def fit_table(
     splits = Splits(schema, x[train], validation, x[:0], weights)
     trained = fit_splits(splits, model, recipe, seed=seed, folder=folder, progress=progress, **options)
     template = frame if hasattr(frame, "columns") or hasattr(frame, "schema") else None
-    return TableModel(trained.circuit, schema, template)
+    learned = TableModel(trained.circuit, schema, template)
+    learned.history = trained.history
+    return learned
 
 
 def fit_splits(
@@ -85,19 +91,24 @@ def fit_splits(
 ) -> Trained:
     """Searches for the best recipe on the rows of a table; its circuit's notes hold the schema and what is given.
 
-    Validation rows outside the bounds of a column, which no model can explain, do not count. A judge tells how good a
-    model is, in place of its likelihood of the validation rows.
+    Validation rows outside the bounds of a column, which no model can explain, do not count; where none are left, the
+    recipe "auto" is "learned". A judge tells how good a model is, in place of its likelihood of the validation rows.
     """
     schema, sizes = splits.schema, {name: options.pop(name) for name in list(options) if name in SIZES}
     possible = np.ones(len(splits.valid), bool)
     for variable, column in enumerate(schema.columns):
-        possible &= ~column.outside(splits.valid[:, variable])
+        possible &= ~column.impossible(splits.valid[:, variable])
     if splits.weights is not None:
         options |= {"sample_weight": splits.weights[0], "valid_weight": splits.weights[1][possible]}
+    if isinstance(options.get("target"), str):
+        options["target"] = schema.index(options["target"])
+    if not possible.any():
+        recipe = UNJUDGED if recipe == "auto" else recipe
+        options |= {"patience": None, "valid_weight": None}
     return search(
         candidates(model, recipe, **sizes),
         splits.train,
-        splits.valid[possible],
+        splits.valid[possible] if possible.any() else None,
         leaf_families(schema),
         judge=None if judge is None else lambda circuit: judge(TableModel(deepcopy(circuit), schema)),
         notes={"schema": schema.to_dict(), "rows": len(splits.train), **(notes or {})},

@@ -20,8 +20,10 @@ from ..circuits import Circuit, load
 from ..data import Schema, like, table_of
 from ..data.events import Event, Known, as_known, intersect, present
 from ..data.parsing import parse_evidence
+from ..learning import History
 from ..leaves import Evidence
 from .distributions import LEVELS, Categories, Distribution, Joint, Numbers
+from .imputing import Strategy, bounds, fill
 from .numbers import quantiles
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class TableModel:
     Attributes:
         num_rows: The number of rows of the table that the model was learned from, if it is known.
         recipe: The name of the recipe by which it was made, if it is known.
+        history: The course of its training, if `fit_table` has trained it.
     """
 
     def __init__(self, circuit: Circuit, schema: Schema, frame: Any = None) -> None:
@@ -69,6 +72,7 @@ class TableModel:
         self.frame = frame
         self.num_rows: int | None = circuit.notes.get("rows")
         self.recipe: str | None = circuit.notes.get("recipe")
+        self.history: History | None = None
 
     @classmethod
     def load(cls, run: str | os.PathLike[str]) -> TableModel:
@@ -135,25 +139,25 @@ class TableModel:
         ranked = sorted(zip(labels, probabilities, strict=True), key=lambda entry: -entry[1])
         return Categories(names[0], dict(ranked))
 
-    def predict(self, frame: Any, column: str) -> Any:
+    def predict(self, frame: Any, column: str, levels: Sequence[float] = LEVELS) -> Any:
         """The distribution of a column given all others, for each row.
 
-        The probability of each category, or the quantiles and the mean of a column of numbers, as a DataFrame or table.
+        The probability of each category, or the mean and the quantiles of a column of numbers, as a DataFrame or table.
         What the table holds in the column itself is ignored.
         """
         import pyarrow as pa
 
         variable = self.schema.index(column)
-        x = self.schema.encode(table_of(frame))
+        x = self._possible(self.schema.encode(table_of(frame)))
         x[:, variable] = nan
         posterior = self.circuit.marginals(self._present(x, [variable]))[:, variable, : self._width(variable)]
         meaning = self.schema.columns[variable]
         if not meaning.is_numeric:
             labels = meaning.labels
             return like(frame, pa.table([*posterior[:, : len(labels)].double().numpy().T], [*map(str, labels)]))
-        values = quantiles(self.circuit, variable, posterior, LEVELS)
-        mean = self.circuit.moments(self._present(x, [variable]))[0][:, variable].numpy()
-        names = ["mean", *(f"{level:.0%}" for level in LEVELS)]
+        values = quantiles(self.circuit, variable, posterior, levels)
+        mean = self._means(variable, posterior)[0].numpy()
+        names = ["mean", *(f"{100 * level:g}%" for level in levels)]
         return like(frame, pa.table([mean, *(meaning.decode(level) for level in values.T)], names))
 
     def log_likelihood(self, frame: Any, notes: list[str] | None = None) -> FloatArray:
@@ -164,6 +168,14 @@ class TableModel:
         table = table_of(frame)
         x = self.schema.encode(table, notes=notes)
         return self.log_likelihood_of_rows(x) + self._log_shares(table, x)
+
+    @torch.no_grad()
+    def conditional_log_likelihood(self, frame: Any, column: str) -> FloatArray:
+        """log p(column | rest of the row) of each row, in the units of the column: (rows,)."""
+        x = self._possible(self.schema.encode(table_of(frame)))
+        rest = x.copy()
+        rest[:, self.schema.index(column)] = nan
+        return self.log_likelihood_of_rows(x) - self.log_likelihood_of_rows(rest)
 
     def _log_shares(self, table: pa.Table, x: FloatArray) -> FloatArray:
         """What values that are pooled, or that the model has never seen, add to the log-likelihoods: (rows,)."""
@@ -201,10 +213,12 @@ class TableModel:
         interval: float | None = None,
         seed: int = 0,
         notes: list[str] | None = None,
+        strategy: Strategy = "best",
     ) -> Any:
         """The table with its holes filled, and all else as it was.
 
         Each hole gets its best single guess: the most probable category, or the mean, rounded as numbers are recorded.
+        Numbers without any probability, outside the bounds of their column or far from all others, count as unknown.
 
         Arguments:
             frame: A DataFrame, table or array.
@@ -213,14 +227,28 @@ class TableModel:
             interval: Add columns with the bounds that hold a filled number with this probability, like 0.9.
             seed: Determines the draws.
             notes: A list to which sentences about the table are added.
+            strategy: "best", "median" for the median of numbers in place of the mean, or "sample" for one draw.
         """
         table = table_of(frame)
-        x = self.schema.encode(table, notes=notes)
+        x = self._possible(self.schema.encode(table, notes=notes))
         if draws is not None:
             return like(frame, self._draws(table, x, draws, seed))
-        filled = self.circuit.impute(self._present(x)).double().numpy()
+        filled = fill(self.circuit, self.schema, self._present(x), strategy, seed)
         completed = self.schema.fill(table, filled)
         return like(frame, completed if interval is None else self._with_bounds(completed, table, x, interval))
+
+    def bounds(self, frame: Any, coverage: float = 0.9) -> Any:
+        """Bounds that hold each missing number with this probability: columns ``<name>.low`` and ``<name>.high``."""
+        import pyarrow as pa
+
+        table = table_of(frame)
+        x = self._possible(self.schema.encode(table))
+        names, columns = [], []
+        for column, ends in bounds(self.circuit, self.schema, self._present(x), coverage):
+            if column.name in table.column_names:
+                names += [f"{column.name}.low", f"{column.name}.high"]
+                columns += [column.decode(end) for end in ends.T]
+        return like(frame, pa.table(columns, names))
 
     def _draws(self, table: pa.Table, x: FloatArray, draws: int, seed: int) -> pa.Table:
         import pyarrow as pa
@@ -233,23 +261,17 @@ class TableModel:
 
     def _with_bounds(self, completed: pa.Table, table: pa.Table, x: FloatArray, interval: float) -> pa.Table:
         """Adds the columns ``<name>.low`` and ``<name>.high`` of numbers that were filled."""
-        if not 0 < interval < 1:
-            raise ValueError(f"expected an interval between 0 and 1, found {interval}")
-        levels = [(1 - interval) / 2, (1 + interval) / 2]
-        posterior = self.circuit.marginals(self._present(x))
-        for variable, column in enumerate(self.schema.columns):
-            holes = ~np.isfinite(x[:, variable])
-            if column.is_numeric and column.name in table.column_names and holes.any():
-                bounds = np.full((len(x), 2), nan)
-                bounds[holes] = quantiles(
-                    self.circuit,
-                    variable,
-                    posterior[torch.from_numpy(holes), variable, : self._width(variable)],
-                    levels,
-                )
-                for end, values in zip(("low", "high"), bounds.T, strict=True):
+        for column, ends in bounds(self.circuit, self.schema, self._present(x), interval):
+            if column.name in table.column_names and not np.isnan(ends).all():
+                for end, values in zip(("low", "high"), ends.T, strict=True):
                     completed = completed.append_column(f"{column.name}.{end}", column.decode(values))
         return completed
+
+    def _possible(self, x: FloatArray) -> FloatArray:
+        """The rows, changed, with nothing known where a number has no probability."""
+        for variable, column in enumerate(self.schema.columns):
+            x[column.impossible(x[:, variable]), variable] = nan
+        return x
 
     def _known(self, given: Given) -> dict[int, Known]:
         """Evidence by variable, as the circuit sees it."""
@@ -317,15 +339,20 @@ class TableModel:
         if within is not None:
             steps = quantiles(self.circuit, variable, posterior, (np.arange(STEPS) + 0.5) / STEPS, within)[0]
             return float(steps.mean()), float(steps.std())
+        mean, std = self._means(variable, posterior)
+        return float(mean[0]), float(std[0])
+
+    def _means(self, variable: int, posterior: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and standard deviations of mixtures of the leaf distributions, two of (rows,)."""
         family = self.circuit.leaves.families[variable]
         single = type(family).join([family])
         mean, variance = (part[0].double() for part in single.moments(self.circuit.leaves.parameters_of(variable)))
-        weights = posterior[0, : len(mean)].double().clone()
+        weights = posterior[:, : len(mean)].double().clone()
         if self.schema.columns[variable].missing_as_data:
-            weights[-1] = 0
-        weights /= weights.sum()
-        center = float(weights @ mean)
-        return center, float(weights @ (variance + (mean - center).square())) ** 0.5
+            weights[:, -1] = 0
+        weights /= weights.sum(1, keepdim=True)
+        center = weights @ mean
+        return center, (weights * (variance + (mean - center[:, None]).square())).sum(1).sqrt()
 
     def _joint(self, names: Sequence[str], known: Mapping[int, Known]) -> Joint:
         """All combinations of categories, or of ranges between the quartiles of numbers."""

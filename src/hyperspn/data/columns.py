@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 MAX_DECIMALS = 8
 SHOWN = 20
+FARTHEST = 37.0  # normal scores beyond have no probability that a float can hold
 OTHER = "(other)"
 KINDS = ("categorical", "numeric", "date", "binary", "continuous")
 TYPE = re.compile(
@@ -276,6 +277,14 @@ class Column:
             return np.zeros(len(numbers), bool)
         lower, upper = self.scale.ends
         return (numbers < lower) | ((numbers > upper) & (numbers != inf))
+
+    def impossible(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which numbers have no probability: outside the bounds, or too far from all training values, (rows,)."""
+        if self.scale is None:
+            return np.zeros(len(numbers), bool)
+        low, high = (self.scale.scores(edge) for edge in self.scale.cells(numbers))
+        beyond = (low > FARTHEST) | (high < -FARTHEST)
+        return beyond & np.isfinite(numbers) & ~np.isin(numbers, self.scale.points)
 
     def _categories(self, codes: NDArray[np.intp], seed: int | None) -> pa.Array:
         import pyarrow as pa

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def recognize(
     kinds: Mapping[str, str] | None = None,
     bounds: Mapping[str, Bounds] | None = None,
     missing_as_data: bool | Collection[str] = False,
-    leave_out: bool = True,
+    leave_out: bool | Literal["unusable"] = True,
     notes: list[str] | None = None,
 ) -> Schema:
     """Finds out what each column is.
@@ -48,7 +48,8 @@ def recognize(
         bounds: For some columns the smallest and the largest possible value, None for no bound. By default it is 0 below if
             no value is negative, and above the largest value if that is 1 or 100 or has more than 1 % of the rows.
         missing_as_data: Whether "missing" is a value like others, for all columns with holes or for those listed.
-        leave_out: Whether columns may be left out; else those with a single value are categories, and others are errors.
+        leave_out: Whether columns may be left out; else those with a single value are categories, row numbers are numbers,
+            and others are errors, or left out as well with "unusable".
         notes: A list to which sentences are added that the user may want to read.
     """
     notes = [] if notes is None else notes
@@ -66,7 +67,7 @@ def recognize(
             bounds.get(name),
             categories.get(name),
             numeric_strings,
-            leave_out,
+            leave_out is True,
             missing_as_data is True or name in listed,
         )
         told: list[str] = []

@@ -1,50 +1,46 @@
-"""HyperSPNDensity: a circuit over the columns of a table, with the face of a scikit-learn estimator."""
+"""HyperSPNDensity: the joint distribution of the columns of a table."""
 
 from __future__ import annotations
+
+import warnings
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import Tags, check_random_state
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import DensityMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..checks import whole
-from ..data import Schema, recognize, split, table_of
-from ..learning.recipes import Recipe, candidates, leaf_families, search
+from ..data import Schema
+from .table_estimator import RandomState, TableEstimator, as_array
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from typing_extensions import Self
 
-RandomState = int | np.random.RandomState | None
+LEARNING = ("batch_size", "evaluate_every", "patience", "weight_decay", "learning_rate", "dropout")
 
 
 def _has_target(estimator: HyperSPNDensity) -> bool:
     return estimator.target is not None
 
 
-class HyperSPNDensity(DensityMixin, BaseEstimator):
+class HyperSPNDensity(DensityMixin, TableEstimator):
     """The joint distribution of the columns of a table, learned as a HyperSPN or SPN.
 
-    X is an array or a pandas DataFrame, (rows, columns). Each column is recognized by its values (`tables.recognize`):
-    numbers with decimals, or with more than 20 different values, are continuous; other numbers, booleans (as 0 and 1)
-    and strings, even those that look like numbers, are categories. NaN, None, the NA of pandas, and in an array of
-    strings what is missing in a CSV file, are missing values: they are integrated out, in training too.
+    X is a DataFrame or an array, as all estimators take them (see `TableEstimator`).
 
     Arguments:
         model: "hyperspn", whose weights a small network writes, or "spn", with one parameter per weight.
-        structure: "random", "learned", "chow-liu", or for "hyperspn" also "factored", "tree-mixture" or "balanced" (see
-            `recipes`); "auto" tries all of them (`recipes.search`), and takes the best on the validation rows (without
-            these, "learned").
-        layer_size: The number of sum nodes per region k; None for what suits the structure.
-        replicas: The number of trees r; None for what suits the structure.
-        embedding_dim: The size of a sector's embedding, for "hyperspn".
-        hidden: The widths of the network's hidden layers, for "hyperspn"; None for what suits the structure.
+        recipe: The name of a recipe (see `recipes`), or "auto", which tries several and takes the best on validation rows
+            (without these, "learned").
+        layer_size: The number of sum nodes per region k; None for what suits the recipe.
+        replicas: The number of trees r; None for what suits the recipe.
+        embedding_dim: The size of a sector's embedding; None for what suits the recipe.
+        hidden: The widths of the network's hidden layers; None for what suits the recipe.
         steps: The number of training steps; None for what suits the number of rows, as for the next two
             (see `Recipe.schedule`).
         batch_size: The number of rows per step.
@@ -52,18 +48,21 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         patience: After how many evaluations without a better validation value to stop; None for never.
         validation_fraction: The share of the rows by which the best step is chosen, at least one row; with 0, or with
             a single row in all, the last step counts.
-        weight_decay: The strength of the L2 penalty; None for what suits the structure.
+        weight_decay: The strength of the L2 penalty; None for what suits the recipe.
         learning_rate: One learning rate for all parameters, in place of the circuit's own.
         dropout: The probability of an edge of a sum to be dropped at a step.
         categories: "auto", or the categories of columns: a list with an entry for each, or a dict from some names or
-            positions to entries. An entry is "auto", a list of categories, or an empty list for a continuous column.
+            positions to entries. An entry is "auto", a list of categories, or an empty list for a column of numbers.
             Columns of pandas' type "category" bring their own.
         target: The name or position of a column to predict; without it there is no `predict`, `predict_proba`, `classes_`.
+        options: Further arguments of `hyperspn.fit_table`, such as `kinds`, `bounds` or `missing_as_data`.
         random_state: Determines everything that is random: an integer, a `RandomState`, or None.
         verbose: Whether to show a progress bar.
+        structure: The name of `recipe` in version 0.1.0.
 
     Attributes:
-        circuit_: The trained circuit over the encoded columns, with all its queries.
+        model_: The `TableModel`, with all its questions.
+        circuit_: Its circuit over the encoded columns.
         schema_: What the columns are: `schema_.encode` and `schema_.decode` go between tables and the circuit.
         history_: The course of training.
         classes_: The categories of the target.
@@ -72,7 +71,7 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
 
     Example:
         >>> X = np.array([["red", 1.5], ["blue", 2.5], ["red", None], [None, 1.0]] * 10, dtype=object)
-        >>> density = HyperSPNDensity(target=0, steps=100, random_state=0).fit(X)
+        >>> density = HyperSPNDensity(target=0, recipe="chow-liu", steps=100, random_state=0).fit(X)
         >>> density.score_samples(X[:3]).shape
         (3,)
         >>> density.predict([[None, 1.5]])
@@ -83,10 +82,10 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         self,
         *,
         model: str = "hyperspn",
-        structure: str = "auto",
+        recipe: str = "auto",
         layer_size: int | None = None,
         replicas: int | None = None,
-        embedding_dim: int = 5,
+        embedding_dim: int | None = None,
         hidden: Sequence[int] | None = None,
         steps: int | None = None,
         batch_size: int | None = None,
@@ -98,90 +97,70 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
         dropout: float = 0.0,
         categories: str | Sequence[Any] | Mapping[Any, Any] = "auto",
         target: str | int | None = None,
+        options: Mapping[str, Any] | None = None,
         random_state: RandomState = None,
         verbose: bool = False,
+        structure: str | None = None,
     ) -> None:
+        super().__init__(
+            recipe=recipe,
+            steps=steps,
+            validation_fraction=validation_fraction,
+            options=options,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.model = model
-        self.structure = structure
         self.layer_size = layer_size
         self.replicas = replicas
         self.embedding_dim = embedding_dim
         self.hidden = hidden
-        self.steps = steps
         self.batch_size = batch_size
         self.evaluate_every = evaluate_every
         self.patience = patience
-        self.validation_fraction = validation_fraction
         self.weight_decay = weight_decay
         self.learning_rate = learning_rate
         self.dropout = dropout
         self.categories = categories
         self.target = target
-        self.random_state = random_state
-        self.verbose = verbose
+        self.structure = structure
 
-    def fit(self, X: Any, y: Any = None) -> HyperSPNDensity:
-        """Recognises the columns of X and learns their distribution; y is ignored."""
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Recognizes the columns of X and learns their distribution; y is ignored."""
         table = self._table(X, reset=True)
-        given = self._categories(X, table.column_names)
-        schema = recognize(table, categories=given, numeric_strings=False, leave_out=False)
         if self.target is not None:
-            self._target(schema)
-        x = schema.encode(table, strict=True)
-        seed = _seed(self.random_state)
-        train, valid = (x[rows] for rows in self._split(len(x), seed))
-        names = ("steps", "batch_size", "evaluate_every", "patience", "weight_decay", "learning_rate", "dropout")
-        options = {name: getattr(self, name) for name in names}
-        options |= {"seed": seed, "progress": bool(self.verbose)}
-        if not len(valid):
-            valid, options["patience"] = None, None
-        best = search(self._recipes(valid is not None), train, valid, leaf_families(schema), **options)
-        self.history_ = best.history
-        self.circuit_ = best.circuit.requires_grad_(False).double()
-        self.schema_ = schema
-        self._header = X.iloc[:0] if _is_frame(X) else None
+            _name(self.target, self._names)
+        given = {name: getattr(self, name) for name in ("model", *LEARNING)} | self._sizes()
+        given["categories"] = self._categories(X, self._names)
+        if self.structure is not None:
+            warnings.warn("structure is now recipe", FutureWarning, stacklevel=2)
+            given["recipe"] = self.structure
+        self._learn(X, table, sample_weight, **given)
+        if self.target is not None:
+            self._target(self.schema_)
         return self
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """The log-density of each row in the units of X, with missing values integrated out, (rows,)."""
-        check_is_fitted(self)
-        x = self.schema_.encode(self._table(X), strict=True)
-        return self.circuit_.log_prob(x).numpy() - self.schema_.log_scale(x)
+        """The log-likelihood of each row in the units of X, with missing values integrated out, (rows,).
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """The mean log-density of the rows, as `GaussianMixture.score` has it (`KernelDensity.score` is the sum)."""
-        return float(self.score_samples(X).mean())
-
-    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> Any:
-        """Draws rows, (n_samples, columns): a DataFrame if X was one in `fit`, else an array.
-
-        Arguments:
-            n_samples: The number of rows.
-            random_state: In place of the estimator's own, with which each call returns the same rows if it is an integer.
+        A category that `fit` has not seen counts as one among all rows: its probability is 1 / (rows + 1).
         """
         check_is_fitted(self)
-        seed = _seed(self.random_state if random_state is None else random_state)
-        x = self.circuit_.sample(whole("n_samples", n_samples), torch.Generator().manual_seed(seed))
-        table = self.schema_.decode(x.double().numpy())
-        if self._header is None:
-            return self._array(table)
-        return _frame(self._header, table).astype(self._header.dtypes)
+        return self.model_.log_likelihood(self._table(X))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean log-likelihood of the rows, as `GaussianMixture.score` has it (`KernelDensity.score` is the sum)."""
+        return float(self.score_samples(X).mean())
 
     def impute(self, X: Any) -> Any:
-        """Fills each hole with its best single guess, the most probable category or the mean: a DataFrame or an array."""
+        """Fills each hole with its best single guess (see `HyperSPNImputer`): a table of the kind of X."""
         check_is_fitted(self)
-        table = self._table(X)
-        x = self.circuit_.impute(self.schema_.encode(table, strict=True))
-        filled = self.schema_.fill(table, x.double().numpy())
-        if not _is_frame(X):
-            return self._array(filled)
-        return _frame(X, filled).set_index(X.index).astype(X.dtypes[X.notna().any()])
+        return self._like(X, self.model_.impute(self._table(X)))
 
     @property
     def classes_(self) -> np.ndarray:
         if self.target is None:
             raise AttributeError("expected a target for classes_, found None")
-        check_is_fitted(self)
         return np.array(self.schema_.columns[self._target(self.schema_)].categories)
 
     @available_if(_has_target)
@@ -190,36 +169,25 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
 
         X has all columns; what it holds in the target's is ignored.
         """
-        count, target = len(self.classes_), self._target(self.schema_)
-        x = self.schema_.encode(self._table(X, ignored=target), strict=True)
-        return self.circuit_.marginals(x)[:, target, :count].numpy()
+        classes, target = self.classes_, self._target(self.schema_)
+        p = as_array(self.model_.predict(self._table(X), self.schema_.names[target]))[:, : len(classes)]
+        return p / p.sum(1, keepdims=True)
 
     @available_if(_has_target)
     def predict(self, X: Any) -> np.ndarray:
         """The most probable category of the target given all other columns, (rows,)."""
         return self.classes_[self.predict_proba(X).argmax(1)]
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        return tags
-
-    def _table(self, X: Any, reset: bool = False, ignored: int | None = None) -> pa.Table:
-        """X as a table, once its shape and names are known to fit; the values of one column may be ignored."""
-        import pyarrow as pa
-
-        dtype = object if isinstance(X, list | tuple) else None
-        x = validate_data(self, X, reset=reset, dtype=dtype, ensure_all_finite=False)
-        table = table_of(x, getattr(self, "feature_names_in_", None))
-        if ignored is None:
-            return table
-        holes = table.column(ignored).take(pa.nulls(len(table), pa.int64()))
-        return table.set_column(ignored, table.column_names[ignored], holes)
+    def _sizes(self) -> dict[str, Any]:
+        sizes = {name: getattr(self, name) for name in ("layer_size", "replicas", "embedding_dim")}
+        given: dict[str, Any] = {name: whole(name, size) for name, size in sizes.items() if size is not None}
+        if self.hidden is not None:
+            given["hidden"] = tuple(whole("a width in hidden", width) for width in self.hidden)
+        return given
 
     def _categories(self, X: Any, names: Sequence[str]) -> dict[str, list[Any]]:
         """The categories that are given, by the names of their columns."""
-        types = X.dtypes if _is_frame(X) else [None] * len(names)
+        types = X.dtypes if hasattr(X, "iloc") else [None] * len(names)
         own = {name: type.categories for name, type in zip(names, types, strict=True) if hasattr(type, "categories")}
         entries = {} if isinstance(self.categories, str) and self.categories == "auto" else self.categories
         if isinstance(entries, Mapping):
@@ -236,50 +204,10 @@ class HyperSPNDensity(DensityMixin, BaseEstimator):
 
     def _target(self, schema: Schema) -> int:
         """The position of the column to predict, which has categories."""
-        position = schema.index(_name(self.target, schema.names))
+        position = schema.index(_name(self.target, self._names))
         if schema.columns[position].is_numeric:
             raise ValueError(f"expected a target with categories, found the numeric column {schema.names[position]!r}")
         return position
-
-    def _split(self, rows: int, seed: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """The rows to learn, and those by which the best step is chosen."""
-        share = self.validation_fraction
-        if not 0 <= share < 1:
-            raise ValueError(f"expected validation_fraction >= 0 and < 1, found {share}")
-        train, valid, _ = split(rows, seed, (1 - share, share, 0) if rows > 1 else (1, 0, 0))
-        return train, valid
-
-    def _recipes(self, can_choose: bool) -> dict[str, Recipe]:
-        """The recipes among which to choose: for "auto" all, or learned orders where no validation rows can decide."""
-        sizes = {name: getattr(self, name) for name in ("layer_size", "replicas", "embedding_dim")}
-        given: dict[str, Any] = {name: whole(name, size) for name, size in sizes.items() if size is not None}
-        if self.hidden is not None:
-            given["hidden"] = tuple(whole("a width in hidden", width) for width in self.hidden)
-        structure = self.structure if can_choose or self.structure != "auto" else "learned"
-        return candidates(self.model, structure, **given)
-
-    def _array(self, table: pa.Table) -> np.ndarray:
-        """A complete table as an array of numbers, or of objects where there are strings, (rows, columns)."""
-        categories = [category for column in self.schema_.columns for category in column.categories]
-        has_strings = any(isinstance(category, str) for category in categories)
-        return np.stack([np.array(column.to_pylist(), object) for column in table.columns], axis=1).astype(
-            object if has_strings else np.float64
-        )
-
-
-def _frame(like: Any, table: pa.Table) -> Any:
-    """The table as a DataFrame with the columns of another."""
-    frame = type(like)({i: column.to_pylist() for i, column in enumerate(table.columns)})
-    frame.columns = like.columns
-    return frame
-
-
-def _is_frame(X: Any) -> bool:
-    return hasattr(X, "iloc")
-
-
-def _seed(random_state: RandomState) -> int:
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def _name(column: str | int | None, names: Sequence[str]) -> str:

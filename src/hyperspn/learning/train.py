@@ -33,7 +33,13 @@ from .regularizers import Dropout, Softening
 EVALUATED_ROWS = 5000
 IDLE: dict[str, dict[str, float | None]] = {  # what an optimizer does not use, and must be left at
     "adam": {"step_size": 1.0, "pseudocount": 0.0},
-    "em": {"weight_decay": 0.0, "learning_rate": None, "annealing": False, "dropout": 0.0},
+    "em": {
+        "weight_decay": 0.0,
+        "learning_rate": None,
+        "annealing": False,
+        "dropout": 0.0,
+        "discriminative_weight": 0.0,
+    },
 }
 
 ByGroup = float | Mapping[str, float]
@@ -56,6 +62,8 @@ def fit(
     pseudocount: float = 0.0,
     dropout: float = 0.0,
     softening: float = 0.0,
+    discriminative_weight: float = 0.0,
+    target: int | None = None,
     sample_weight: ArrayLike | None = None,
     valid_weight: ArrayLike | None = None,
     seed: int = 0,
@@ -69,6 +77,10 @@ def fit(
 
     by Adam, or without weight decay by expectation maximization (see `EM`). Where `batch_size` is less than all rows
     that is stochastic EM, which wants a smaller `step_size` and a `pseudocount`.
+
+    With a `target` y and a `discriminative_weight` w, Adam maximizes, and the validation rows decide by,
+
+        (1 - w) log p(x, y) + w log p(y | x) = log p(x, y) - w log p(x)
 
     Missing values (NaN) are integrated out. With a `folder`, the run is written there at every evaluation:
     ``log.jsonl``, ``checkpoint.pt``, and in the end ``model.safetensors``. The same call goes on where the last one
@@ -94,6 +106,8 @@ def fit(
         pseudocount: Of EM, how many rows' worth of uniform flow each sum is given.
         dropout: The probability of an edge of a sum to be dropped at a step (see `Dropout`); not with EM.
         softening: The part of an observed category that counts for all categories alike (see `Softening`).
+        discriminative_weight: How much predicting the target counts, from 0, not more than all else, to 1, alone.
+        target: The number of the variable to predict.
         sample_weight: How much each training row counts, (rows,), relative to the others.
         valid_weight: How much each validation row counts, (rows,).
         seed: Determines batches and dropout.
@@ -122,6 +136,9 @@ def fit(
         "softening": number("softening", softening),
         "seed": whole("seed", seed, least=0),
     }
+    conditional = _conditional(circuit, discriminative_weight, target)
+    if conditional is not None:
+        settings |= {"discriminative_weight": conditional.weight, "target": target}
     _check_idle(settings, optimizer)
     if patience is not None and valid is None:
         raise ValueError("expected validation rows for early stopping, found patience without them")
@@ -140,6 +157,7 @@ def fit(
         batch_size,
         steps if annealing else None,
         seed,
+        conditional,
     )
     run = Folder(folder, arguments()) if folder is not None and distributed.rank() == 0 else None
     with progress_bar(progress and distributed.rank() == 0, stage) as bar:
@@ -190,6 +208,13 @@ def _resume(circuit: Circuit, learner: Optimizer | EM, run: Folder | None) -> tu
     return evaluations, best
 
 
+class Conditional(NamedTuple):
+    """How much predicting a target counts, and which variable it is, (variables,), bool."""
+
+    weight: float
+    target: Tensor
+
+
 class Training:
     """What one step of a run does, and one evaluation.
 
@@ -202,6 +227,7 @@ class Training:
         batch_size: The number of rows in a batch.
         annealed_steps: Over how many steps the learning rates rise and fall; None if they stay.
         seed: Determines batches.
+        conditional: The target and how much it counts, if it does.
     """
 
     def __init__(
@@ -214,9 +240,15 @@ class Training:
         batch_size: int,
         annealed_steps: int | None,
         seed: int,
+        conditional: Conditional | None = None,
     ) -> None:
         self.circuit, self.train, self.valid, self.weights, self.learner = circuit, train, valid, weights, learner
-        self.batch_size, self.annealed_steps, self.seed = batch_size, annealed_steps, seed
+        self.batch_size, self.annealed_steps, self.seed, self.conditional = (
+            batch_size,
+            annealed_steps,
+            seed,
+            conditional,
+        )
         self.shown = train[batch_rows(len(train), EVALUATED_ROWS, seed, step=0)]
         self.rates = [] if isinstance(learner, EM) else [group["lr"] for group in learner.param_groups]
 
@@ -229,7 +261,7 @@ class Training:
             return
         self.learner.zero_grad()
         weights = self.weights.at(step) if isinstance(self.weights, Dropout) else self.weights
-        loss = -batch.weigh(_log_prob(self.circuit.log_prob, batch, step, weights)).sum()
+        loss = -batch.weigh(self._objective(batch, step, weights)).sum()
         loss.backward()
         distributed.add([p.grad for group in self.learner.param_groups for p in group["params"] if p.grad is not None])
         part = 1.0 if self.annealed_steps is None else annealing_factor(step, self.annealed_steps)
@@ -250,9 +282,17 @@ class Training:
         if rows is None:
             return None
         mine = rows[distributed.part(len(rows))]
-        total = mine.weigh(_log_prob(self.circuit.log_prob, mine, step).double()).sum()
+        total = mine.weigh(self._objective(mine, step).double()).sum()
         distributed.add([total])
         return total.item() / len(rows)
+
+    def _objective(self, rows: Evidence, step: int, weights: WeightSource | None = None) -> Tensor:
+        """log p(x, y) - w log p(x), or log p(x) of all variables if none is a target, (rows,)."""
+        log_p = _log_prob(self.circuit.log_prob, rows, step, weights)
+        if self.conditional is None:
+            return log_p
+        others = rows.without(self.conditional.target.to(rows.missing.device))
+        return log_p - self.conditional.weight * _log_prob(self.circuit.log_prob, others, step, weights)
 
 
 def batch_rows(rows: int, batch_size: int, seed: int, step: int) -> Tensor:
@@ -295,8 +335,20 @@ def _check_idle(settings: dict[str, Any], optimizer: str) -> None:
     if optimizer not in IDLE:
         raise ValueError(f"expected optimizer 'adam' or 'em', found {optimizer!r}")
     for name, idle in IDLE[optimizer].items():
-        if (value := settings.pop(name)) != idle:
+        if (value := settings.pop(name, idle)) != idle:
             raise ValueError(f"expected no {name} with optimizer {optimizer!r}, found {value}")
+
+
+def _conditional(circuit: Circuit, weight: float, target: int | None) -> Conditional | None:
+    """What is asked of the target; nothing if its weight is 0."""
+    if not 0 <= number("discriminative_weight", weight) <= 1:
+        raise ValueError(f"expected discriminative_weight 0..1, found {weight}")
+    if weight == 0:
+        return None
+    variables = len(circuit.leaves.families)
+    if target is None or not 0 <= whole("target", target, least=0) < variables:
+        raise ValueError(f"expected the number of a variable 0..{variables - 1} as target, found {target}")
+    return Conditional(float(weight), torch.arange(variables) == target)
 
 
 def _adam(circuit: Circuit, weight_decay: ByGroup, learning_rate: ByGroup | None) -> Optimizer:
