@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from math import cos, pi
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
