@@ -25,6 +25,7 @@ from hyperspn.weights import HyperWeights
 
 SCALES = (1, 10, 30, 300)
 TOLERANCE = 1e-9
+WIDE = (8, 9, 15, 16, 17, 24, 31, 32, 33, 64, 65)
 mp.dps = 50
 
 
@@ -68,7 +69,7 @@ def random_circuit(seed: int) -> tuple[Circuit, Tensor]:
     structure = random_forest(generator, variables, trees=int(generator.integers(1, 4)))
     families = [random_family(generator) for _ in range(variables)]
     assemble = SPN if generator.random() < 0.7 else HyperSPN
-    layer_size = int(generator.integers(1, 7))
+    layer_size = int(generator.integers(1, 7) if generator.random() < 0.7 else generator.choice(WIDE))
     circuit = assemble(variables, layer_size, structure=structure, leaves=families, engine="layered").double()
     for parameter in circuit.parameters():
         parameter.data.normal_()

@@ -67,7 +67,7 @@ def multiply_adds(circuit: hyperspn.Circuit) -> int:
     return circuit.sectors.num_used_weights - len(circuit.mixture)
 
 
-def fused_multiply_adds() -> float:
+def fused_multiply_adds(threads: int = THREADS) -> float:
     """The measured peak of this machine in GFLOP/s."""
     flags = {"avx512": ["-mavx512f", "-DVECTOR_BYTES=64"], "avx2": ["-mavx2", "-mfma", "-DVECTOR_BYTES=32"]}
     chosen = flags.get(kernel.instruction_set(), ["-DVECTOR_BYTES=16"])
@@ -75,7 +75,7 @@ def fused_multiply_adds() -> float:
         program = f"{folder}/peak"
         source = Path(__file__).with_name("peak.cpp")
         subprocess.run(["c++", "-O3", "-std=c++17", "-pthread", *chosen, source, "-o", program], check=True)
-        done = subprocess.run([program, str(THREADS)], check=True, capture_output=True, text=True)
+        done = subprocess.run([program, str(threads)], check=True, capture_output=True, text=True)
     return float(done.stdout.split()[0])
 
 

@@ -31,13 +31,14 @@ struct Format<double> {
   static constexpr int unit = 300, seed = 30, tame = -400;
 };
 
-// Some samples of one tree, in rows: a place has K rows of values, one of scales and one of losses.
+// Some samples of one tree, in rows: a place has K rows of values, one of scales and one of losses. K is the size of a
+// layer, or a little more.
 template <class Real>
 struct Block {
   const Node* nodes;  // of the tree
   int64_t node_count;
   const int32_t* children;
-  int rows, vectors, max_columns;  // rows K; a row is `vectors` vectors of samples
+  int layer_size, rows, vectors, max_columns;  // rows K; a row is `vectors` vectors of samples
 
   const Real* weights;  // normalized; those of a node begin at Node::weight - weights_begin
   Real* weight_gradient;
@@ -72,9 +73,15 @@ struct Layers {
 template <class Real>
 struct Arithmetic {
   int lanes, vector_multiple;
-  // Softmax of the rows of logits, of which `readable` numbers can be read. Returns the smallest weight, or -1 if a
-  // row has NaN, +inf or nothing finite.
-  Real (*normalize)(const Real* logits, int64_t readable, int64_t stride, int rows, int columns, Real* weights);
+  int fewest_vectors;  // of samples in a block, if there are so many
+  int lookups;         // leaves of fewer values are looked up in a vector
+  // Rows that are set aside for that many.
+  int (*padded)(int rows);
+  // Numbers of scratch that a block needs.
+  int64_t (*scratch)(int rows, int max_children, int max_columns, int64_t width);
+  // Softmax of the rows of a node's logits, of which `readable` numbers can be read. Returns the smallest weight, or -1
+  // if a row has NaN, +inf or nothing finite.
+  Real (*normalize)(const Node&, const Real* logits, int64_t readable, int64_t stride, Real* weights);
   // Turns log-likelihoods into what `Block::dense` holds.
   void (*likelihoods)(Real* x, int64_t count);
   // Nodes [first, last), and the same in reverse.
@@ -94,8 +101,11 @@ struct Arithmetic {
                            Real* in_gradient, Real* parameters, Real* scratch);
 };
 
+// On the instruction set in use, for layers of that many rows above leaves of at most `largest_leaf` values: with
+// samples as the vector dimension (narrow layers), or with rows (wide layers).
 template <class Real>
-const Arithmetic<Real>& linear_space();  // on the instruction set in use
+const Arithmetic<Real>& linear_space(int rows, int largest_leaf);
+constexpr int narrowest_wide = 8;  // layers with fewer rows are never wide
 extern const Arithmetic<double> log_space;
 
 constexpr int network_vectors = 8;
@@ -104,9 +114,10 @@ constexpr int weight_slack = 16;  // numbers that may be read beyond the last we
 // Rows of a place: values, scale, loss.
 inline int64_t place_rows(int rows) { return int64_t(rows) + 2; }
 
-// Rows of scratch that a block needs.
-inline int64_t scratch_rows(int rows, int max_children, int max_columns) {
-  return 5 * int64_t(rows) + 2 * int64_t(max_columns) + 4 + max_children * place_rows(rows);
+// How narrow layers and log space need it.
+inline int as_it_is(int rows) { return rows; }
+inline int64_t scratch_size(int rows, int max_children, int max_columns, int64_t width) {
+  return (5 * int64_t(rows) + 2 * int64_t(max_columns) + 4 + max_children * place_rows(rows)) * width;
 }
 
 }  // namespace hyperspn

@@ -62,7 +62,7 @@ class Batch {
     run_threads(threads, [&](int thread) {
       const int64_t first = size * thread / threads, last = size * (thread + 1) / threads;
       std::copy(log_likelihoods + first, log_likelihoods + last, likelihoods.get() + first);
-      linear_space<In>().likelihoods(likelihoods.get() + first, last - first);
+      linear_space<In>(program.rows, program.largest_leaf).likelihoods(likelihoods.get() + first, last - first);
     });
   }
 

@@ -48,7 +48,7 @@ struct Blocks {
   // pay.
   template <class Real>
   Blocks(const Arithmetic<Real>& arithmetic, int64_t samples, int rows, int places, int64_t wanted) {
-    const int64_t near = 80 << 10, far = 1600 << 10, fewest = 8;
+    const int64_t near = 80 << 10, far = 1600 << 10, fewest = arithmetic.fewest_vectors;
     const int64_t lanes = arithmetic.lanes, multiple = arithmetic.vector_multiple;
     const int64_t row_bytes = place_rows(rows) * lanes * sizeof(Real);
     const int64_t total = std::max<int64_t>(1, (samples + lanes - 1) / lanes);

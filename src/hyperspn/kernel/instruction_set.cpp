@@ -1,5 +1,6 @@
 #include "instruction_set.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -8,12 +9,12 @@
 
 namespace hyperspn {
 
-#define DECLARE(isa)                                    \
-  namespace isa {                                       \
-  extern const Arithmetic<float> float_table;           \
-  extern const Arithmetic<double> double_table;         \
-  extern const NormalArithmetic<float> float_normals;   \
-  extern const NormalArithmetic<double> double_normals; \
+#define DECLARE(isa)                                          \
+  namespace isa {                                             \
+  extern const Arithmetic<float> float_narrow, float_wide;    \
+  extern const Arithmetic<double> double_narrow, double_wide; \
+  extern const NormalArithmetic<float> float_normals;         \
+  extern const NormalArithmetic<double> double_normals;       \
   }
 DECLARE(baseline)
 #ifdef HYPERSPN_X86
@@ -59,13 +60,23 @@ const std::string& instruction_set() {
 #define CHOOSE(table) baseline::table
 #endif
 
+// From which number of rows on layers are wide, as benchmarks/layers.py finds it: later above leaves that narrow layers
+// look up in a vector. HYPERSPN_WIDE names another number.
+static int first_wide(bool lookups) {
+  static const char* forced = std::getenv("HYPERSPN_WIDE");
+  if (forced && *forced) return std::max(std::atoi(forced), narrowest_wide);
+  return lookups ? 48 : 16;
+}
+
 template <>
-const Arithmetic<float>& linear_space<float>() {
-  return CHOOSE(float_table);
+const Arithmetic<float>& linear_space<float>(int rows, int largest_leaf) {
+  const Arithmetic<float>& narrow = CHOOSE(float_narrow);
+  return rows < first_wide(largest_leaf < narrow.lookups) ? narrow : CHOOSE(float_wide);
 }
 template <>
-const Arithmetic<double>& linear_space<double>() {
-  return CHOOSE(double_table);
+const Arithmetic<double>& linear_space<double>(int rows, int largest_leaf) {
+  const Arithmetic<double>& narrow = CHOOSE(double_narrow);
+  return rows < first_wide(largest_leaf < narrow.lookups) ? narrow : CHOOSE(double_wide);
 }
 template <>
 const NormalArithmetic<float>& normal_arithmetic<float>() {

@@ -20,8 +20,9 @@ double log_sum(const double* a, const double* b, int64_t b_stride, int count) {
   return top + std::log(total);
 }
 
-double normalize(const double* logits, int64_t, int64_t stride, int rows, int columns, double* weights) {
+double normalize(const Node& node, const double* logits, int64_t, int64_t stride, double* weights) {
   const double zero = 0;
+  const int rows = node.rows, columns = node.columns;
   for (int o = 0; o < rows; ++o, logits += stride, weights += columns) {
     double total = log_sum(logits, &zero, 0, columns);
     if (!std::isfinite(total)) return -1;
@@ -162,7 +163,8 @@ void finish(const Node& node, const double* weights, const double* gradient, dou
 }  // namespace
 
 const Arithmetic<double> log_space = {
-    1, 1, normalize, likelihoods, forward, backward, values, seed, finish, nullptr, nullptr,
+    1,       1,        8,      0,    as_it_is, scratch_size, normalize, likelihoods,
+    forward, backward, values, seed, finish,   nullptr,      nullptr,
 };
 
 }  // namespace hyperspn

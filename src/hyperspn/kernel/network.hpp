@@ -33,7 +33,7 @@ class RowNetwork {
   }
 
  private:
-  const Arithmetic<Real>& arithmetic = linear_space<Real>();
+  const Arithmetic<Real>& arithmetic = linear_space<Real>(1, 1);
 
   int64_t parameters() const {
     int64_t total = 0;

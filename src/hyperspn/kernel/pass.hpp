@@ -28,6 +28,8 @@ class Pass final : public AnyPass<In> {
       : batch(batch),
         program(batch.program),
         arithmetic(arithmetic),
+        rows(arithmetic.padded(program.rows)),
+        max_columns(arithmetic.padded(program.max_columns)),
         first_tree(first_tree),
         tasks(std::move(all)),
         keep(keep),
@@ -117,6 +119,7 @@ class Pass final : public AnyPass<In> {
   const Batch<In>& batch;
   const Program& program;
   const Arithmetic<Real>& arithmetic;
+  const int rows, max_columns;  // padded
   const int64_t first_tree;
   const Tasks tasks;
   const Keep keep;
@@ -141,12 +144,12 @@ class Pass final : public AnyPass<In> {
   }
   Memory<Real> make_memory(bool tape, int64_t width, int64_t count) const {
     const int gradient_slots = tape ? most([](const Tree& tree) { return tree.gradient_slots; }) : 0;
-    return Memory<Real>(program.rows, most_places(tape), gradient_slots, width, count);
+    return Memory<Real>(rows, most_places(tape), gradient_slots, width, count);
   }
   void cut_into_blocks(bool tape) {
     const int64_t wanted = (threads + tasks.size() - 1) / tasks.size();
     blocks.clear();
-    for (const Task& task : tasks) blocks.emplace_back(arithmetic, task.count, program.rows, most_places(tape), wanted);
+    for (const Task& task : tasks) blocks.emplace_back(arithmetic, task.count, rows, most_places(tape), wanted);
   }
 
   // ---- before and after the blocks ----
@@ -256,7 +259,7 @@ class Pass final : public AnyPass<In> {
       gathers = gathers || !tasks[share.task].all();
     }
     if (keep == Keep::NOTHING) worker.memory = make_memory(call.tape, width, 1);
-    worker.scratch = Buffer<Real>(scratch_rows(program.rows, program.max_children, program.max_columns) * width);
+    worker.scratch = Buffer<Real>(arithmetic.scratch(rows, program.max_children, max_columns, width));
     if (gathers) worker.gathered = Gathered<Real>(program, width);
     worker.values.resize(width), worker.seeds.resize(width), worker.flagged.resize(width);
     return worker;
@@ -270,7 +273,7 @@ class Pass final : public AnyPass<In> {
     Block<Real> b{};
     b.nodes = program.nodes.data() + tree(share.task).first, b.node_count = tree(share.task).nodes;
     b.children = program.children.data();
-    b.rows = program.rows, b.vectors = cut.vectors, b.max_columns = program.max_columns;
+    b.layer_size = program.rows, b.rows = rows, b.vectors = cut.vectors, b.max_columns = max_columns;
     b.weights = normalized.buffer.get(), b.weights_begin = call.weights[share.task].begin;
     b.code_bytes = batch.code_bytes, b.missing = batch.missing.data(), b.dense_ptr = program.dense_ptr.data();
     b.valid = std::min(cut.width, task.count - worker.first);

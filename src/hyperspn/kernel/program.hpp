@@ -50,6 +50,7 @@ class Program {
 
   int rows, kinds;
   int max_children = 1, max_columns = 1;  // max_columns of dense leaves
+  int largest_leaf = 1;                   // columns of categorical leaves; others count as the largest there can be
   std::vector<Tree> trees;
   std::vector<Node> nodes;
   std::vector<int32_t> children, dense_ptr, categories;
@@ -57,7 +58,13 @@ class Program {
   int64_t dense_rows() const { return dense_ptr.back(); }
 
  private:
-  static constexpr int padding = 16;
+  static constexpr int64_t padding = 16;  // a vector has at most so many numbers
+
+  static int64_t whole(int64_t count) { return (count + padding - 1) / padding * padding; }
+  // In wide layers rows are padded.
+  int64_t room_for_weights(const Node& node) const {
+    return rows < narrowest_wide ? whole(int64_t(node.rows) * node.columns) : whole(node.rows) * node.columns;
+  }
 
   static void check_pointers(const std::vector<int32_t>& pointers, const std::string& name) {
     EXPECT(!pointers.empty(), name + " with at least one entry", 0);
@@ -98,6 +105,7 @@ class Program {
     EXPECT(node.type == CATEGORICAL || node.type == DENSE, "node type 0, 1 or 2", node.type);
     EXPECT(node.children == 0, "a leaf without children", node.children);
     EXPECT(node.columns >= 1, "a leaf with columns", node.columns);
+    largest_leaf = std::max(largest_leaf, node.type == CATEGORICAL ? node.columns : INT32_MAX);
     if (node.type == CATEGORICAL) {
       EXPECT(node.variable >= 0 && node.variable < int(categories.size()),
              "a variable below " + std::to_string(categories.size()), node.variable);
@@ -126,7 +134,7 @@ class Program {
       Node& node = nodes[first + u];
       bool root = u + 1 == tree.nodes;
       node.weight = tree.weights;
-      tree.weights += (int64_t(node.rows) * node.columns + padding - 1) / padding * padding;
+      tree.weights += room_for_weights(node);
       tree.cost += 40 + 8 * int64_t(rows) * (1 + node.children) + int64_t(node.rows) * node.columns;
       tree.leaves += node.type != INNER;
       node.place = node.type == INNER || root ? tree.places++ : -1;

@@ -9,10 +9,12 @@ namespace hyperspn {
 template <class In>
 std::unique_ptr<AnyPass<In>> make_pass(size_t level, const Batch<In>& batch, int64_t first_tree, Tasks tasks, Keep keep,
                                        int threads) {
+  const int rows = batch.program.rows, leaf = batch.program.largest_leaf;
   if (level == 0)
-    return std::make_unique<Pass<In, In>>(batch, linear_space<In>(), first_tree, std::move(tasks), keep, threads);
+    return std::make_unique<Pass<In, In>>(batch, linear_space<In>(rows, leaf), first_tree, std::move(tasks), keep,
+                                          threads);
   const bool in_double = level == 1 && std::is_same_v<In, float>;
-  const Arithmetic<double>& arithmetic = in_double ? linear_space<double>() : log_space;
+  const Arithmetic<double>& arithmetic = in_double ? linear_space<double>(rows, leaf) : log_space;
   return std::make_unique<Pass<double, In>>(batch, arithmetic, first_tree, std::move(tasks), keep, threads);
 }
 

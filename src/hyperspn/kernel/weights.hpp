@@ -75,12 +75,12 @@ class Weights {
     const Sectors<const In>& kind = logits[node.kind];
     Real smallest;
     if constexpr (std::is_same_v<Real, In>) {
-      smallest = arithmetic.normalize(kind.at(node), kind.readable(node), kind.columns, node.rows, node.columns, out);
+      smallest = arithmetic.normalize(node, kind.at(node), kind.readable(node), kind.columns, out);
     } else {
       grow(copy, node);
       for (int o = 0; o < node.rows; ++o)
         std::copy_n(kind.at(node) + o * kind.columns, node.columns, copy.get() + int64_t(o) * node.columns);
-      smallest = arithmetic.normalize(copy.get(), copy.size, node.columns, node.rows, node.columns, out);
+      smallest = arithmetic.normalize(node, copy.get(), copy.size, node.columns, out);
     }
     if (smallest < 0)
       throw std::invalid_argument(

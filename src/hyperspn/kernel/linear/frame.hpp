@@ -18,13 +18,14 @@ struct Frame {
   V *tables, *other_tables;
   I *index, *other_index;
 
-  explicit Frame(const Block<Real>& block)
+  // The first `reserved` numbers of the scratch are for others.
+  explicit Frame(const Block<Real>& block, int64_t reserved = 0)
       : b(block),
         K(block.rows),
         vectors(block.vectors),
         place_size(place_rows(K) * vectors),
         vanished(power_of_two(Form::unit + 3 - Form::bias) * (K > block.max_columns ? K : block.max_columns)) {
-    V* next = (V*)b.scratch;
+    V* next = (V*)(b.scratch + reserved);
     auto take = [&](int64_t rows) {
       V* p = next;
       next += rows * vectors;

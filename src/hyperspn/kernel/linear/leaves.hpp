@@ -80,6 +80,11 @@ struct Leaves : Frame {
     read_likelihoods(node);
     outer(gradient, likelihood, node.rows, node.columns, vectors, out);
     sum(weights(node), 1, node.columns, gradient, node.columns, node.rows, likelihood_gradient, vectors);
+    write_likelihood_gradient(node);
+  }
+
+  // From likelihood and likelihood_gradient to the gradient of the log-likelihoods.
+  void write_likelihood_gradient(const Node& node) const {
     const Real factor = 1 / b.gradient_unit;
     Real* total = b.dense_gradient + b.dense_ptr[node.variable] * b.row_length + b.first;
     for (int j = 0; j < node.columns; ++j, total += b.row_length) {

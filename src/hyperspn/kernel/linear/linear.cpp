@@ -1,19 +1,21 @@
 // The arithmetic of linear space: one instruction set, one precision.
 #include "network.hpp"
 #include "nodes.hpp"
-#include "softmax.hpp"
+#include "wide_nodes.hpp"
 
 namespace hyperspn {
 namespace {
 
+template <class Forward>
 void forward(const Block<Real>& b, int64_t first, int64_t last) {
-  Forward forward(b);
+  const Forward forward(b);
   for (int64_t u = first; u < last; ++u)
     if (b.nodes[u].type == INNER || u + 1 == b.node_count) forward.node(b.nodes[u]);
 }
 
+template <class Backward>
 void backward(const Block<Real>& b, int64_t first, int64_t last) {
-  Backward backward(b);
+  const Backward backward(b);
   for (int64_t u = last - 1; u >= first; --u)
     if (b.nodes[u].type == INNER || u + 1 == b.node_count) backward.node(b.nodes[u]);
 }
@@ -44,16 +46,50 @@ void seed(const Block<Real>& b, const Real* seeds, const unsigned char* flagged)
     b.gradients[s] = s < b.valid && !flagged[s] ? seeds[s] * b.gradient_unit / root[s] * factor[s] : Real(0);
 }
 
+int64_t wide_scratch(int rows, int max_children, int max_columns, int64_t width) {
+  return wide_reserve(max_columns, width) + scratch_size(rows, max_children, max_columns, width);
+}
+
 }  // namespace
 
 #define JOIN(a, b) a##b
-#define TABLE_OF(real) JOIN(real, _table)
+#define NAME(real, layers) JOIN(real, layers)
 
 namespace KERNEL_ISA {
-extern const Arithmetic<Real> TABLE_OF(KERNEL_REAL);
-const Arithmetic<Real> TABLE_OF(KERNEL_REAL) = {
-    lanes, vector_multiple, normalize,       likelihoods,      forward, backward, values,
-    seed,  finish,          network_forward, network_backward,
+extern const Arithmetic<Real> NAME(KERNEL_REAL, _narrow), NAME(KERNEL_REAL, _wide);
+const Arithmetic<Real> NAME(KERNEL_REAL, _narrow) = {
+    lanes,
+    vector_multiple,
+    8,
+    has_lookups ? lanes : 0,
+    as_it_is,
+    scratch_size,
+    normalize,
+    likelihoods,
+    forward<Forward>,
+    backward<Backward>,
+    values,
+    seed,
+    finish,
+    network_forward,
+    network_backward,
+};
+const Arithmetic<Real> NAME(KERNEL_REAL, _wide) = {
+    lanes,
+    vector_multiple,
+    128 / lanes,
+    0,
+    padded_rows,
+    wide_scratch,
+    normalize_transposed,
+    likelihoods,
+    forward<WideForward>,
+    backward<WideBackward>,
+    values,
+    seed,
+    finish_transposed,
+    network_forward,
+    network_backward,
 };
 }  // namespace KERNEL_ISA
 

@@ -72,7 +72,8 @@ void with_length(int columns, const F& f) {
     f(columns);
 }
 
-inline Real normalize(const Real* logits, int64_t readable, int64_t stride, int rows, int columns, Real* weights) {
+inline Real normalize(const Node& node, const Real* logits, int64_t readable, int64_t stride, Real* weights) {
+  const int rows = node.rows, columns = node.columns;
   const Real bound = 15;
   const bool bounded = exponentials(logits, readable, stride, rows, columns, bound, weights);
   Real smallest = 1;

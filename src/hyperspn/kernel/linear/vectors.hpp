@@ -107,24 +107,41 @@ Real reduce(V x, const F& f) {
     return reduce<width / 2>(f(x, rotate<width / 2>(x, std::make_index_sequence<lanes>())), f);
 }
 
-// a and b hold sums in segments of `width` lanes; the result holds a's, then b's, in segments of width / 2.
-template <int width, size_t... lane>
-V fold(V a, V b, std::index_sequence<lane...>) {
+// a and b hold results in segments of `width` lanes; the result holds a's, then b's, in segments of width / 2.
+template <int width, class F, size_t... lane>
+V fold(V a, V b, const F& f, std::index_sequence<lane...>) {
   constexpr int half = width / 2;
-  return __builtin_shufflevector(a, b, int(lane / half * width + lane % half)...) +
-         __builtin_shufflevector(a, b, int(lane / half * width + lane % half + half)...);
+  return f(__builtin_shufflevector(a, b, int(lane / half * width + lane % half)...),
+           __builtin_shufflevector(a, b, int(lane / half * width + lane % half + half)...));
 }
 
-// Lane i of the result is the sum of the lanes of a[i]; count <= lanes; the lanes from count on are 0.
-template <int width, int count>
-V lane_sums(V* a) {
+// Lane i of the result is the lanes of a[i] combined by f; count <= lanes; the lanes from count on are made of zeros.
+template <int width, int count, class F>
+INLINE inline V combine_lanes(V* a, const F& f) {
   if constexpr (width == 1) {
     return a[0];
   } else {
     constexpr int pairs = (count + 1) / 2;
     for (int i = 0; i < pairs; ++i)
-      a[i] = fold<width>(a[2 * i], 2 * i + 1 < count ? a[2 * i + 1] : V{}, std::make_index_sequence<lanes>());
-    return lane_sums<width / 2, pairs>(a);
+      a[i] = fold<width>(a[2 * i], 2 * i + 1 < count ? a[2 * i + 1] : V{}, f, std::make_index_sequence<lanes>());
+    return combine_lanes<width / 2, pairs>(a, f);
+  }
+}
+
+// Swaps the halves, then the quarters, ... of the blocks beside the diagonal: rows become columns.
+template <int half, size_t... lane>
+INLINE inline void swap_blocks(V& a, V& b, std::index_sequence<lane...>) {
+  const V first = __builtin_shufflevector(a, b, int(lane & half ? lanes + lane - half : lane)...);
+  b = __builtin_shufflevector(a, b, int(lane & half ? lanes + lane : lane + half)...);
+  a = first;
+}
+template <int half = lanes / 2>
+INLINE inline void transpose(V* tile) {
+  if constexpr (half > 0) {
+    repeat<lanes>([&](auto i) INLINE {
+      if constexpr ((i & half) == 0) swap_blocks<half>(tile[i], tile[i + half], std::make_index_sequence<lanes>());
+    });
+    transpose<half / 2>(tile);
   }
 }
 
@@ -132,7 +149,7 @@ template <int begin, int total>
 void store_lane_sums(V* a, Real* sums) {
   if constexpr (begin < total) {
     constexpr int count = total - begin < lanes ? total - begin : lanes;
-    store(sums + begin, lane_sums<lanes, count>(a + begin));
+    store(sums + begin, combine_lanes<lanes, count>(a + begin, [](V x, V y) { return x + y; }));
     store_lane_sums<begin + lanes, total>(a, sums);
   }
 }
