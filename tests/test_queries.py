@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from worlds import STRUCTURES, agreeing, all_worlds, make, missing_patterns, mixed_families, sharpened
 
-from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, Histogram, HyperSPN
+from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, Histogram, HyperSPN, RegionGraph
+from hyperspn.circuits.queries import leave_one_out, root_states
 from hyperspn.engines import layered
 from hyperspn.structures import poon_domingos
 
@@ -62,6 +63,57 @@ def test_everything_missing_has_probability_one(discrete):
     circuit, _, _ = discrete
     log_prob = circuit.log_prob(torch.full((2, circuit.num_variables), torch.nan))
     torch.testing.assert_close(log_prob, torch.zeros_like(log_prob), rtol=0, atol=1e-12)
+
+
+def test_each_value_given_the_rest_of_its_row(discrete):
+    """Also with holes: log p(x_v | rest) is a ratio of sums over worlds, and the posterior does not know x_v."""
+    circuit, worlds, p = discrete
+    rows = some_rows(worlds)
+    missing = missing_patterns(circuit, len(rows), seed=4)
+    log_p, posterior = leave_one_out(circuit, rows, missing)
+    for b, (row, hole) in enumerate(zip(rows, missing, strict=True)):
+        for v in range(circuit.num_variables):
+            rest = hole | (torch.arange(len(hole)) == v)
+            expected = p[agreeing(worlds, row, hole)].sum() / p[agreeing(worlds, row, rest)].sum()
+            torch.testing.assert_close(log_p[b, v].exp(), expected, rtol=1e-9, atol=0)
+            torch.testing.assert_close(posterior[b, v], circuit.marginals(row[None], rest[None])[0, v])
+
+
+def test_states_of_the_roots(discrete):
+    """The gradient of log p by the logits of the mixture is P(r | row) - mixture_r."""
+    circuit, worlds, _ = discrete
+    rows = some_rows(worlds)
+    states = root_states(circuit, rows)
+    torch.testing.assert_close(states.sum((1, 2)), torch.ones(len(rows), dtype=states.dtype))
+    gradients = []
+    for row in rows:
+        mixture = circuit.mixture.detach().clone().requires_grad_()
+        roots = circuit.engine.upward(circuit.leaves.log_prob(circuit.read(row[None])), circuit.weights)[0]
+        gradients.append(torch.autograd.grad((roots[0].detach() + mixture.log_softmax(0)).logsumexp(0), mixture)[0])
+    expected = torch.stack(gradients) + circuit.mixture.softmax(0)
+    torch.testing.assert_close(states.sum(2), expected)
+
+
+def test_states_of_a_root_by_hand():
+    """A root over two variables, k = 3: P(s | row) ~ w_s p_s(x_0) p_s(x_1)."""
+    structure = RegionGraph.from_regions([{"variables": [0]}, {"variables": [1]}, {"partitions": [[0, 1]]}])
+    circuit = sharpened(SPN(2, 3, structure=structure).double())
+    rows = all_worlds(circuit).double()
+    first, second, root = (circuit.region_weights(region) for region in range(3))
+    for row, states in zip(rows.long(), root_states(circuit, rows), strict=True):
+        joint = root[0] * first[:, row[0]] * second[:, row[1]]
+        torch.testing.assert_close(states[0], joint / joint.sum())
+
+
+def test_what_is_impossible_in_itself_says_nothing_of_the_rest():
+    circuit = make("trees3", "direct", leaves=[Categorical(2), Histogram(2, 3), Categorical(2)])
+    with torch.no_grad():
+        circuit.leaves.raw[1][:, :, 2] = -torch.inf  # category 2 is impossible
+    rows = torch.tensor([[0.0, 2.0, 1.0], [0.0, torch.nan, 1.0]])
+    log_p, posterior = leave_one_out(circuit, rows)
+    assert log_p[0, 1] == -torch.inf
+    torch.testing.assert_close(log_p[0, [0, 2]], log_p[1, [0, 2]])
+    torch.testing.assert_close(posterior[0], posterior[1])
 
 
 def test_conditionals_are_ratios(discrete):

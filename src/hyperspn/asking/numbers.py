@@ -1,8 +1,9 @@
-"""Numbers under a posterior: distribution functions and quantiles of single columns."""
+"""Numbers under a posterior: distribution functions, quantiles and moments of single columns."""
 
 from __future__ import annotations
 
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +16,9 @@ from ..circuits import Circuit
 FloatArray = NDArray[np.float64]
 
 HALVINGS = 60
+MOST_CELLS = 20_000
+SCORES = np.concatenate([np.arange(-40, -8, 0.25), np.arange(-3200, 3201) / 400, np.arange(8.25, 40.25, 0.25)])
+FINEST = 1000
 
 
 def cumulative(
@@ -32,7 +36,7 @@ def cumulative(
     limits = np.nextafter(np.asarray(x, np.float64), inf)
     support = np.array([[-inf, inf]]) if within is None else np.asarray(within, np.float64)
     below = np.minimum(support[None], limits[:, None, None])  # (rows, intervals, 2)
-    part, whole = _masses(circuit, variable, below), _masses(circuit, variable, support[None])
+    part, whole = interval_masses(circuit, variable, below), interval_masses(circuit, variable, support[None])
     shares = np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
     weights = posterior.double().numpy() * (whole > 0)
     return (weights * shares).sum(1) / weights.sum(1)
@@ -55,13 +59,98 @@ def quantiles(
     return (high if scale is None else scale.round(high)).reshape(rows, count)
 
 
-def _masses(circuit: Circuit, variable: int, intervals: FloatArray) -> FloatArray:
+class Pieces(NamedTuple):
+    """The numbers of a column in pieces so small that all in one of them are about as probable.
+
+    Arguments:
+        values: A number for each piece, (pieces,): the recorded one, or that in the middle; inf for "missing".
+        edges: Where each finite piece begins, in ascending order, and where the last one ends.
+        cells: How many recorded numbers are in each piece, (pieces,); of continuous ones, its width in units of `unit_of`.
+        masses: The probability of each piece under each leaf distribution, (l, pieces).
+    """
+
+    values: FloatArray
+    edges: FloatArray
+    cells: FloatArray
+    masses: FloatArray
+
+
+def pieces(circuit: Circuit, variable: int, within: ArrayLike | None = None) -> Pieces:
+    """The pieces of a column of numbers, or of the part of it that is within intervals, (intervals, 2).
+
+    Where not too many numbers can be recorded, each is a piece, and sums over pieces are exact.
+    """
+    support = np.array([[-inf, inf]]) if within is None else np.asarray(within, np.float64)
+    unit = unit_of(circuit, variable)
+    ends = support[np.isfinite(support)]
+    edges = np.unique(np.concatenate([_edges(circuit, variable, ends), ends]))
+    low, high = np.append(-inf, edges), np.append(edges, inf)
+    values = np.append(edges[0] - unit / 2, np.append((edges[1:] + edges[:-1]) / 2, edges[-1] + unit / 2))
+    inside = ((support[:, :1] <= low) & (high <= support[:, 1:])).any(0)
+    masses = interval_masses(circuit, variable, np.stack([low, high], -1)[:, None]).T * inside
+    is_alone = np.isin(low, getattr(circuit.leaves.families[variable], "points", ())) | np.isinf(high - low)
+    cells = np.where(is_alone, 1.0, (high - low) / unit)
+    if getattr(circuit.leaves.families[variable], "has_missing", False):
+        is_inside = bool(np.isposinf(support[:, 0]).any()) or within is None
+        values, cells = np.append(values, inf), np.append(cells, 1.0)
+        masses = np.append(masses, np.eye(len(masses))[:, -1:] * is_inside, 1)
+    return Pieces(values, edges, cells, masses)
+
+
+def mean_and_std(
+    circuit: Circuit, variable: int, posterior: Tensor, within: ArrayLike | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of one variable in each row, within intervals if they are known: two of (rows,)."""
+    parts = pieces(circuit, variable, within)
+    finite = np.isfinite(parts.values)
+    masses, values = parts.masses[:, finite], parts.values[finite]
+    whole = masses.sum(1)  # (l,)
+    weights = posterior.double().numpy() * (whole > 0)
+    first, second = (masses @ values**power / np.where(whole > 0, whole, 1) for power in (1, 2))
+    total = weights.sum(1)
+    mean = weights @ first / total
+    return mean, np.sqrt(np.maximum(weights @ second / total - mean**2, 0.0))
+
+
+def unit_of(circuit: Circuit, variable: int) -> float:
+    """The width of a recorded number's cell; of continuous ones, a thousandth of what holds the middle 90 % of them."""
+    scale = getattr(circuit.leaves.families[variable], "scale", None)
+    if scale is not None and scale.decimals is not None:
+        return scale.width
+    low, high = (-1.645, 1.645) if scale is None else scale.values(np.array([-1.645, 1.645]))
+    return float(high - low) / FINEST
+
+
+def interval_masses(circuit: Circuit, variable: int, intervals: FloatArray) -> FloatArray:
     """The mass of intervals, (rows, intervals, 2), under each leaf distribution of a variable: (rows, l)."""
     family = circuit.leaves.families[variable]
     single = type(family).join([family])
     events = single.read_events(torch.from_numpy(np.ascontiguousarray(intervals))[:, None])
     with torch.no_grad():
         return single.log_mass(circuit.leaves.parameters_of(variable), events)[:, 0].double().exp().numpy()
+
+
+def _edges(circuit: Circuit, variable: int, ends: FloatArray) -> FloatArray:
+    """The edges of all recorded numbers, or of pieces in which distributions hardly change; points are alone in theirs.
+
+    Beyond the ends of intervals that are far out there are small pieces, too, where all that is inside is near them.
+    """
+    scale = getattr(circuit.leaves.families[variable], "scale", None)
+    low, high = _range(circuit, variable)
+    if scale is None:
+        near = ends[:, None] + np.linspace(-1, 1, FINEST) * (high - low) / 24
+        return np.concatenate([np.linspace(low, high, len(SCORES)), near.ravel()])
+    far, points = np.unique(scale.values(SCORES)), np.array(scale.points)
+    near = (ends[:, None] + np.linspace(-40, 40, 4 * FINEST) * max(scale.tails)).ravel()
+    numbers = np.concatenate([far[np.isfinite(far)], near, scale.knots])
+    if scale.decimals is None:
+        return np.concatenate([numbers, points, np.nextafter(points, inf)])
+    low, high = min(low, *near, low), max(high, *near, high)
+    if (high - low) / scale.width <= MOST_CELLS:
+        cells = np.arange(np.floor(low / scale.width), np.ceil(high / scale.width) + 1) * scale.width
+        numbers = np.concatenate([numbers[(numbers < low) | (numbers > high)], cells])
+    numbers = np.concatenate([numbers, points, points + scale.width])
+    return np.unique(np.floor(numbers / scale.width + 0.5) - 0.5) * scale.width
 
 
 def _range(circuit: Circuit, variable: int) -> tuple[float, float]:

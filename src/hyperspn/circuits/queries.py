@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 
 from torch import Generator, Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ..engines import LayeredEngine
 from ..engines.layered import Inputs, log_max, log_sum
@@ -18,6 +19,8 @@ from ..weights.sectors import Sectors, SumLayer, ragged_gather
 from ..weights.source import WeightSource, normalize
 
 Choice = Callable[[Tensor], Tensor]
+
+LOWEST = {torch.float32: -40.0, torch.float64: -600.0}  # how far log-densities are from the largest, at most
 
 
 class Density(Protocol):
@@ -75,6 +78,54 @@ def marginals(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> 
     one downward pass.
     """
     return _marginals(model, model.leaves.read(x, missing))
+
+
+@torch.no_grad()
+def leave_one_out(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> tuple[Tensor, Tensor]:
+    """What the rest of a row says of each variable: log p(x_v | rest), and the posterior of v given the rest.
+
+        log p(x_v | rest) = -log sum_j posterior_j / f_j,   P(j | rest) ~ posterior_j / f_j
+
+    f_j is the density of x_v under leaf distribution j, and the posterior that of `marginals`: all variables of all rows
+    take one upward and one downward pass. So that no f_j is 0, those below a limit far from the largest are raised to it
+    (`LOWEST`): in float64 that changes only what is less probable than e^-600. A value that is impossible in itself
+    counts as unknown for the others.
+
+    Returns:
+        The log-densities, (batch, variables), 0 where nothing is known and -inf where impossible; and the posteriors of
+        the leaf distributions, (batch, variables, l).
+    """
+    densities, posteriors = [], []
+    for _, part in _split(model.leaves.read(x, missing), model.engine.rows_at_once):
+        log_f = model.leaves.log_prob(part)
+        largest = log_f.amax(-1, keepdim=True)  # (batch, variables, 1)
+        lowest = largest.masked_fill(largest == -torch.inf, 0) + LOWEST[log_f.dtype]
+        raised = torch.maximum(log_f, lowest)
+        odds = _leaf_posteriors(model, raised)[0].log() - raised  # (batch, variables, l)
+        total = odds.logsumexp(-1)
+        densities.append((-total).masked_fill(largest[..., 0] == -torch.inf, -torch.inf))
+        posteriors.append((odds - total[..., None]).exp())
+    return torch.cat(densities), torch.cat(posteriors)
+
+
+@torch.no_grad()
+def root_states(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
+    """P(r, s | row): which root r a row comes from, and by which input s of its sum, (batch, roots, inputs)."""
+    structure, layer_of, slot_of = model.sectors.structure, model.sectors.layer_of, model.sectors.slot_of
+    parts = []
+    for first, part in _split(model.leaves.read(x, missing), model.engine.rows_upward):
+        roots, inputs = model.engine.upward(model.leaves.log_prob(part), model.weights)
+        check_possible((roots + normalize(model.mixture)).amax(-1), first)
+        rows, states = torch.arange(len(roots), device=roots.device), []
+        for root, log_weight in zip(structure.roots.tolist(), normalize(model.mixture), strict=True):
+            layer, slot = model.sectors.layers[layer_of[root]], slot_of[root].to(rows.device)
+            scores = inputs[layer_of[root]].products(slot.expand_as(rows), rows)  # (batch, inputs)
+            if layer.has_sums:
+                scores = scores + _log_weights(model, layer, slot[None], torch.zeros_like(slot[None]))
+            states.append(scores + log_weight)
+        joint = pad_sequence([state.T for state in states], padding_value=-torch.inf)  # (inputs, roots, batch)
+        parts.append(joint.flatten(0, 1).softmax(0).view(joint.shape).permute(2, 1, 0))
+    return torch.cat(parts)
 
 
 @torch.no_grad()
@@ -191,13 +242,19 @@ def _marginals(model: Parts, evidence: Evidence) -> Tensor:
     parts = []
     for first, part in _split(evidence, model.engine.rows_at_once):
         with torch.no_grad():
-            members = model.leaves.log_prob(part)
-        with torch.inference_mode(False), torch.enable_grad():
-            leaf_log_probs = members.clone().requires_grad_()
-            log_p = _mix_roots(model, model.engine.log_values_of(leaf_log_probs, model.weights))
-            check_possible(log_p, first)
-            parts.append(torch.autograd.grad(log_p.sum(), leaf_log_probs)[0])
+            leaf_log_probs = model.leaves.log_prob(part)
+        posterior, log_p = _leaf_posteriors(model, leaf_log_probs)
+        check_possible(log_p, first)
+        parts.append(posterior)
     return torch.cat(parts)
+
+
+def _leaf_posteriors(model: Parts, leaf_log_probs: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient of log p with respect to the log-densities of the leaves, (batch, variables, l), and log p, (batch,)."""
+    with torch.inference_mode(False), torch.enable_grad():
+        leaves = leaf_log_probs.detach().clone().requires_grad_()
+        log_p = _mix_roots(model, model.engine.log_values_of(leaves, model.weights))
+        return torch.autograd.grad(log_p.sum(), leaves)[0], log_p.detach()
 
 
 def _descend(
