@@ -253,7 +253,10 @@ def model_prior(model):
 def test_explanations_add_up(model):
     given = {"size": 4, "weight": (50, None), "grade": "a"}
     answer = model.explain("color=red", given)
-    assert (answer.quantity, [step.column for step in answer.steps]) == ("log-odds", list(given))
+    assert (answer.quantity, [step.evidence for step in answer.steps]) == (
+        "log-odds",
+        ["size=4", "weight=50..", "grade=a"],
+    )
     odds = [model.probability("color=red", dict(list(given.items())[:n])) for n in range(4)]
     odds = np.log2(odds) - np.log2(1 - np.array(odds))
     assert answer.start == pytest.approx(odds[0])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..data.events import Event, Known
-from ..data.parsing import OPERATORS
+from ..data.parsing import OPERATORS, write_event
 from .distributions import Categories, distribution
 from .numbers import mean_and_std
 from .probability import probability
@@ -22,14 +22,12 @@ class Step:
     """What one piece of evidence adds.
 
     Arguments:
-        column: Of which something becomes known.
-        event: What becomes known.
+        evidence: What becomes known, as text.
         added: How much the answer changes by it.
         answer: The answer with all evidence up to it.
     """
 
-    column: str
-    event: Event
+    evidence: str
     added: float
     answer: float
 
@@ -77,13 +75,13 @@ def explain(model: Model, of: str | Mapping[str, Event], given: Given) -> Explan
         assert isinstance(answer, Categories)
         of = {of: next(iter(answer.probabilities))}
     answers = [_log_odds(probability(model, of, prefix)) for prefix in prefixes]
-    text = of if isinstance(of, str) else ", ".join(f"{name}={event}" for name, event in of.items())
+    text = of if isinstance(of, str) else ", ".join(write_event(name, event) for name, event in of.items())
     return _explanation(text, "log-odds", events, answers)
 
 
 def _explanation(of: str, quantity: str, events: Mapping[str, Event], answers: list[float]) -> Explanation:
     steps = [
-        Step(column, event, after - before, after)
+        Step(write_event(column, event), after - before, after)
         for (column, event), before, after in zip(events.items(), answers[:-1], answers[1:], strict=True)
     ]
     return Explanation(of, quantity, answers[0], tuple(steps))

@@ -12,18 +12,18 @@ import typer
 
 from .. import __version__
 from ..data.writers import printable
-from . import asking, columns, paper, query, scoring, training
+from . import asking, columns, paper, query, questions, scoring, training
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 DEBUG = "--debug"
-WITHOUT_PANDAS = ("columns", "evaluate", "impute", "query", "sample", "score")
+WITHOUT_PANDAS = ("anomalies", "columns", "evaluate", "explain", "impute", "influence", "query", "sample", "score", "similar")
 
 app = typer.Typer(
     help="Learn the joint distribution of a table's columns, and ask it anything: exact probabilities, samples, imputation.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for commands in (training, columns, query, asking, scoring, paper):
+for commands in (training, columns, query, questions, asking, scoring, paper):
     app.add_typer(commands.app)
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..experiments import Report
 
 SHORT = 20
+BAR = 24
 
 
 def tell(notes: Iterable[str]) -> None:
@@ -90,6 +91,12 @@ def show_report(report: Report) -> None:
 def probability(p: float) -> str:
     """A probability with as many digits as say something."""
     return f"{p:.4f}" if p >= 0.001 or p == 0 else f"{p:.2g}"
+
+
+def bar(share: float) -> str:
+    """A bar that is as long as a share of 1."""
+    can_draw = (sys.stdout.encoding or "").lower().startswith("utf")
+    return ("█" if can_draw else "#") * round(BAR * share)
 
 
 def _format_cell(cell: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 
 from collections.abc import Sequence
 from math import exp, inf
@@ -17,7 +16,7 @@ from ..asking import Categories, Joint, Numbers, TableModel
 from ..data.events import Known, Likely, as_known
 from ..data.parsing import OPERATORS, parse_evidence
 from .options import QUESTIONS, DataDir, Given, Json, Out, Run
-from .output import one_line, print_json, print_table, probability, tell, write_or_print
+from .output import bar, one_line, print_json, print_table, probability, tell, write_or_print
 from .rows import count_matches, open_table, splits_of
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 TOP, MOST_LISTED, MOST_ACROSS = 10, 20, 6
 FEW_ROWS = 5
-BAR = 24
 
 
 @app.command(rich_help_panel=QUESTIONS)
@@ -169,7 +167,7 @@ def _lines_of_categories(answer: Categories) -> tuple[Sequence[Any], list[list[A
     entries = list(answer.probabilities.items())
     rest = sum(p for _, p in entries[TOP:])
     shown = entries[:TOP] + ([(f"{len(entries) - TOP} others", rest)] if len(entries) > TOP else [])
-    return (answer.column, "probability", ""), [[str(label), probability(p), _bar(p)] for label, p in shown]
+    return (answer.column, "probability", ""), [[str(label), probability(p), bar(p)] for label, p in shown]
 
 
 def _lines_of_numbers(model: TableModel, answer: Numbers) -> tuple[Sequence[Any], list[list[Any]]]:
@@ -199,8 +197,3 @@ def _lines_of_joint(answer: Joint) -> tuple[Sequence[Any], list[list[Any]]]:
         rest = probability(sum(p for _, p in ranked[MOST_LISTED:]))
         lines.append([f"{len(ranked) - MOST_LISTED} others", *[""] * (len(labels) - 1), rest])
     return (*answer.columns, "probability"), lines
-
-
-def _bar(p: float) -> str:
-    can_draw = (sys.stdout.encoding or "").lower().startswith("utf")
-    return ("█" if can_draw else "#") * round(BAR * p)

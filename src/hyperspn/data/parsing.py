@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..checks import did_you_mean
 from .events import Above, AnyOf, AtLeast, AtMost, Below, Event, Likely, Missing, Not
@@ -27,6 +28,36 @@ def parse_evidence(text: str, names: Sequence[str]) -> dict[str, Event]:
             raise ValueError(f"expected column {name!r} once, found it twice: join its values with |, like a|b")
         evidence[name] = _parse_event(operator, value)
     return evidence
+
+
+def write_event(name: str, event: Event) -> str:
+    """An event of a column as text that `parse_evidence` reads."""
+    for kind, operator in ((Above, ">"), (AtLeast, ">="), (Below, "<"), (AtMost, "<=")):
+        if isinstance(event, kind):
+            return f"{_quote(name)}{operator}{_quote(event.value)}"
+    if isinstance(event, Likely):
+        ratios = "|".join(f"{_quote(value)}:{ratio:g}" for value, ratio in event.likelihoods.items())
+        return f"{_quote(name)}~{ratios}"
+    if isinstance(event, Not):
+        return f"{_quote(name)}!={_write_alternatives(event.event)}"
+    return f"{_quote(name)}={_write_alternatives(event)}"
+
+
+def _write_alternatives(event: Event) -> str:
+    if isinstance(event, AnyOf):
+        return "|".join(map(_write_alternatives, event.events))
+    if isinstance(event, (set, frozenset, list)):
+        return "|".join(_quote(value) for value in sorted(event, key=str))
+    if isinstance(event, tuple):
+        return "..".join("" if end is None else str(end) for end in event)
+    return "missing" if isinstance(event, Missing) else _quote(event)
+
+
+def _quote(value: Any) -> str:
+    """A name or value as text, in quotes where it would be read as something else."""
+    text = str(value)
+    is_plain = not (set(text) & set(',|"') or ".." in text or OPERATORS.search(text) or text in ("missing", ""))
+    return text if is_plain and text == text.strip() else '"' + text.replace('"', '""') + '"'
 
 
 def _cut(part: str, names: Sequence[str]) -> tuple[str, str, str]:
