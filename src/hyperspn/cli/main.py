@@ -16,7 +16,18 @@ from . import asking, columns, paper, query, questions, scoring, training
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 DEBUG = "--debug"
-WITHOUT_PANDAS = ("anomalies", "columns", "evaluate", "explain", "impute", "influence", "query", "sample", "score", "similar")
+WITHOUT_PANDAS = (
+    "anomalies",
+    "columns",
+    "evaluate",
+    "explain",
+    "impute",
+    "influence",
+    "query",
+    "sample",
+    "score",
+    "similar",
+)
 
 app = typer.Typer(
     help="Learn the joint distribution of a table's columns, and ask it anything: exact probabilities, samples, imputation.",
