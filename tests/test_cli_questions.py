@@ -21,9 +21,9 @@ def model(people):
 
 @pytest.fixture
 def strange(people, tmp_path):
-    """The table, with a red thing as cheap as blue ones, and a color that nobody has seen, at its end."""
+    """The table, with a thing that is far too dear, and a color that nobody has seen, at its end."""
     text = (people[0] / "people.csv").read_text()
-    (tmp_path / "strange.csv").write_text(f"{text}red,2,6.50,yes\npurple,1,6.00,no\n")
+    (tmp_path / "strange.csv").write_text(f"{text}red,2,90.00,yes\npurple,1,6.00,no\n")
     return tmp_path / "strange.csv"
 
 
@@ -39,7 +39,7 @@ def test_anomalies(run, people, model, strange, monkeypatch):
     assert {401, 402} <= {row["row"] for row in answer}
     cells = {row["row"]: row["cells"][0] for row in answer}
     assert (cells[402]["column"], cells[402]["is_new"]) == ("color", True)
-    assert cells[401]["column"] in ("color", "price")
+    assert cells[401]["column"] == "price"
     printed = run(f"anomalies {people[0]}/run {strange} --top 4 --cells 1")[1].splitlines()
     assert printed[0].split() == ["row", "bits", "column", "value", "expected", "so", "rare", "is"]
     assert any(
@@ -50,7 +50,7 @@ def test_anomalies(run, people, model, strange, monkeypatch):
 def test_anomalies_into_a_file(run, people, strange, tmp_path):
     code, output, _ = run(f"anomalies {people[0]}/run {strange} --top 3 --out {tmp_path}/out.csv")
     assert (code, output) == (0, "")
-    lines = list(csv.DictReader((tmp_path / "out.csv").open()))
+    lines = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text())))
     assert lines[0].keys() == {
         "row",
         "row_surprisal",
