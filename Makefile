@@ -14,7 +14,7 @@ docs: .venv/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs site
 
 test: .venv/.installed
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from hyperspn import recipes
+from hyperspn.data.datasets import Dataset
 from hyperspn.experiments import ARTIFACTS, Records, Run, beyond, reproduce
 from hyperspn.experiments.beyond import RECIPE_GROUPS, BeyondRun, comparison, runs
 from hyperspn.experiments.settings import HAND_CRAFTED, METHODS
@@ -17,7 +18,10 @@ def records(tmp_path):
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Every recipe in a small version, trained for four steps."""
+    """Every recipe in a small version, trained for four steps on few rows."""
+    load = beyond.datasets.load_dataset
+    few = lambda name, data_dir: Dataset(*(rows[:200] for rows in load(name, data_dir=data_dir)))
+    monkeypatch.setattr(beyond.datasets, "load_dataset", few)
     for name, recipe in beyond.BEYOND_RECIPES.items():
         monkeypatch.setitem(beyond.BEYOND_RECIPES, name, recipe._replace(layer_size=2, replicas=2, hidden=(3,)))
     for name, value in {"FEWEST": 4, "MOST": 4, "BATCH_SIZE": 20, "SMALLEST_BATCH": 20, "EVALUATIONS": 2}.items():

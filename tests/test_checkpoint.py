@@ -106,7 +106,7 @@ def killed_when(folder, ready, pause=0.0):
     script = SCRIPT.format(tests=os.path.dirname(__file__))
     process = subprocess.Popen([sys.executable, "-c", script, str(folder)], stderr=subprocess.PIPE)
     while process.poll() is None and not ready():
-        time.sleep(0.0002)
+        time.sleep(0.001)
     time.sleep(pause)
     process.send_signal(signal.SIGKILL)
     error = process.communicate()[1].decode()

@@ -51,7 +51,7 @@ def test_mixed_leaves_follow_the_definition_node_by_node():
 def test_gradients(name, weights):
     n = STRUCTURES[name].num_variables
     families = [Gaussian(2, max_variance=3.0)] * n if name == "wide leaves" else mixed_families(n)
-    options = {"embedding_dim": 2, "hidden": (3,)} if weights == "hyper EiNet" else {}
+    options = {"embedding_dim": 2, "hidden": (3,)} if weights.startswith("hyper") else {}
     circuit = make(name, weights, layer_size=2, leaves=families, **options)
     x = torch.rand(3, n, dtype=torch.float64).round()
     missing = missing_patterns(circuit, 3)

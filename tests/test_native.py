@@ -172,7 +172,7 @@ def test_every_query_agrees(leaves):
 
 
 @pytest.mark.parametrize("weights_at_once", [60, 2**22])
-@pytest.mark.parametrize("assemble", [SPN, HyperSPN])
+@pytest.mark.parametrize("assemble", [SPN, partial(HyperSPN, embedding_dim=2, hidden=(3, 3))], ids=["SPN", "HyperSPN"])
 def test_gradcheck(assemble, weights_at_once):
     trees = binary_trees(5, replicas=2)
     circuit, _ = pair(trees, assemble, "mixed", layer_size=2, weights_at_once=weights_at_once)
@@ -386,7 +386,7 @@ def test_every_instruction_set(isa):
         "        t.assert_same(one, other, t.rows_of(one, count=100))\n"
     )
     command = [sys.executable, "-c", code]
-    environment = {"HYPERSPN_ISA": isa, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "HYPERSPN_ISA": isa, "PYTHONPATH": str(Path(__file__).parent)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -11,7 +11,7 @@ pytest.importorskip("xgboost")
 
 from hyperspn import asking
 from hyperspn.cli import main
-from hyperspn.experiments import ARTIFACTS, Records, reproduce, tables
+from hyperspn.experiments import ARTIFACTS, Records, reproduce, table_quality, tables
 from hyperspn.experiments.published import PUBLISHED_TABLES
 from hyperspn.experiments.tables import CHOSEN_BY, TABLES, TableRun, load_parts
 
@@ -48,8 +48,13 @@ def data(tmp_path):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """A stand-in for models of tables, of independent columns, that remembers what it was asked to fit."""
+    """A stand-in for models of tables, of independent columns, that remembers what it was asked to fit.
+
+    The trees that judge them are few.
+    """
     calls = []
+    monkeypatch.setattr(table_quality, "GRID", [{"max_depth": 5}])
+    monkeypatch.setattr(table_quality, "TREES", (5, 10))
 
     def fit_table(train, *, valid, seed, missing_as_data, folder, progress, judge=None):
         choose = "samples" if judge else "likelihood"

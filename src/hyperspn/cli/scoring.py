@@ -11,9 +11,6 @@ from typing import Annotated
 
 import typer
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
 from ..asking import TableModel
 from ..asking.scoring import QUESTIONS, Scorer, score_files
 from ..data.pieces import find_files, pieces_of
@@ -44,6 +41,9 @@ def score(
 
     Example: hyperspn score runs/people rows/ --out scores --question probabilities --of income
     """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
     TableModel.load(run)
     start, total = perf_counter(), sum(piece.rows for path in find_files(rows) for piece in pieces_of(path))
     scorer = Scorer(os.path.abspath(run), question.value, of, tuple(keep or ()))

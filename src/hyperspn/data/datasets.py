@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pooch  # type: ignore[import-untyped]
 
 from numpy.typing import NDArray
 
@@ -81,7 +80,7 @@ def load_dataset(
 
 def available(data_dir: str | os.PathLike[str] | None = None) -> list[Listing]:
     """All data sets that `load_dataset` knows by name."""
-    folders = [data_folder(data_dir), Path(pooch.os_cache("hyperspn"))]
+    folders = [data_folder(data_dir), cache_folder()]
 
     def where(name: str) -> str:
         if name in BUILT_IN:
@@ -130,6 +129,13 @@ def data_folder(data_dir: str | os.PathLike[str] | None) -> Path | None:
     return folder
 
 
+def cache_folder() -> Path:
+    """Where downloads are kept."""
+    import pooch
+
+    return Path(pooch.os_cache("hyperspn"))
+
+
 def _split(rows: NDArray[np.uint8]) -> Dataset:
     """The first 70 % to train, the next 10 % to validate, the last 20 % to test."""
     return Dataset(*np.split(rows, [len(rows) * 7 // 10, len(rows) * 8 // 10]))
@@ -164,6 +170,8 @@ def _url(name: str, split: str) -> str:
 
 def _download(name: str, split: str) -> Path:
     """The file in the user's cache, fetched if it is not there or not intact."""
+    import pooch
+
     url, collection, sha256 = (
         _url(name, split),
         BENCHMARKS[name].collection,
@@ -175,7 +183,7 @@ def _download(name: str, split: str) -> Path:
             url,
             f"sha256:{sha256}",
             fname=f"{name}.{split}.data",
-            path=Path(pooch.os_cache("hyperspn"), collection, name),
+            path=cache_folder() / collection / name,
         )
     except OSError as error:
         raise OSError(f"{url} cannot be downloaded ({type(error).__name__}): {advice}") from error

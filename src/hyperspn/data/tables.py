@@ -11,10 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import pooch  # type: ignore[import-untyped]
-
 from .. import files
-from .datasets import GITHUB, data_folder
+from .datasets import GITHUB, cache_folder, data_folder
 
 BUILT_IN = "penguins"  # Palmer penguins (Horst, Hill and Gorman 2020), CC0
 BROWNLEE = f"{GITHUB}/jbrownlee/Datasets/d20fcb6402ae34e653d4513b00f39257bb37ed7f"
@@ -116,7 +114,7 @@ def _folders(folder: Path | None) -> list[Path]:
 
 
 def _cache() -> Path:
-    return Path(pooch.os_cache("hyperspn"), "tables")
+    return cache_folder() / "tables"
 
 
 def _present(folders: list[Path], file: str) -> Path | None:
@@ -135,6 +133,8 @@ def _find(file: str, entry: TableFile, folder: Path | None) -> Path:
 
 
 def _download(file: str, entry: TableFile) -> Path:
+    import pooch
+
     advice = f"try again, or put {file} into a folder and set HYPERSPN_DATA to it"
     with tempfile.TemporaryDirectory() as folder:
         try:

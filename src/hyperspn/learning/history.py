@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING, NamedTuple
 
 from .checkpoint import LogEntry
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 class History(NamedTuple):
@@ -56,6 +56,9 @@ def as_history(evaluations: list[LogEntry], steps: int) -> History:
 
 def progress_bar(visible: bool, stage: str) -> Progress:
     """A bar for steps, on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (
         TextColumn(f"{stage}: step" if stage else "step", markup=False),
         MofNCompleteColumn(),

@@ -9,13 +9,12 @@ from contextlib import nullcontext
 from dataclasses import replace
 from math import cos, pi
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 
 from numpy.typing import ArrayLike
-from rich.progress import Progress
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -29,6 +28,9 @@ from .checkpoint import Folder, LogEntry, Parameters, circuit_digest, copy_param
 from .em import EM
 from .history import History, as_history, best_evaluation, is_over, progress_bar, summary
 from .regularizers import Dropout, Softening
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 EVALUATED_ROWS = 5000
 IDLE: dict[str, dict[str, float | None]] = {  # what an optimizer does not use, and must be left at
