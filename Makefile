@@ -3,10 +3,11 @@ BIN := .venv/bin
 SANITIZED := .venv-sanitize
 NATIVE_TESTS := tests/test_native.py tests/test_dense.py tests/test_network.py tests/test_compare_engines.py
 
-.PHONY: demo docs test lint wheel sanitize
+.PHONY: demo docs test browser-test screenshots lint wheel sanitize
 
 demo: .venv/.installed
 	$(BIN)/python examples/hand_crafted.py
+	$(BIN)/python examples/penguins.py
 
 # The tables and figures of the records, and the site, which opens without a network: site/index.html.
 docs: .venv/.docs
@@ -15,6 +16,14 @@ docs: .venv/.docs
 
 test: .venv/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
+
+# The explorer's page in a real browser, which must be there: chromium, chromium-browser, google-chrome or chrome.
+browser-test: .venv/.installed
+	HYPERSPN_BROWSER=1 $(BIN)/python -m pytest tests/browser
+
+# The pictures of the documentation, as the browser shows the page now.
+screenshots: .venv/.installed
+	HYPERSPN_BROWSER=1 HYPERSPN_SCREENSHOTS=docs $(BIN)/python -m pytest tests/browser -k "evidence or pinned or dark"
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

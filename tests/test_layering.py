@@ -25,9 +25,11 @@ MAY_USE = {
     "learning": "data structures weights leaves engines circuits kernel",
     "asking": "data structures weights leaves engines circuits learning",
     "estimators": "data circuits learning asking",
+    "explorer": "data weights leaves circuits asking",
     "experiments": "data structures weights leaves engines circuits learning asking estimators",
-    "cli": "data structures weights leaves engines circuits learning asking estimators experiments",
+    "cli": "data structures weights leaves engines circuits learning asking estimators explorer experiments",
 }
+EXCEPTIONS = {"asking/table_model.py": "explorer"}  # `TableModel.explore` imports it when it is called
 FILES = [path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in MAY_USE]
 
 
@@ -46,8 +48,8 @@ def rooms_used(path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_room_uses_only_the_rooms_that_it_may_use(path):
-    room = room_of(path)
-    assert set(rooms_used(path)) <= {room, "checks", "files", "__version__", *MAY_USE[room].split()}
+    room, exception = room_of(path), EXCEPTIONS.get(path.relative_to(PACKAGE).as_posix(), "")
+    assert set(rooms_used(path)) <= {room, "checks", "files", "__version__", *MAY_USE[room].split(), exception}
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ from .surprisal import anomalies, surprisal
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ..explorer import Explorer
+
 
 class TableModel:
     """The joint distribution of the columns of a table: a trained circuit, and what its variables mean.
@@ -66,6 +68,15 @@ class TableModel:
         """Writes the model into one file."""
         self.circuit.notes = {**self.circuit.notes, "schema": self.schema.to_dict()}
         self.circuit.save(path)
+
+    def explore(self) -> Explorer:
+        """The explorer: a page that shows every column, and how it changes with what is known.
+
+        A notebook shows it; ``explore().save("people.html")`` writes it into one file. No row of the table is in it.
+        """
+        from ..explorer import Explorer
+
+        return Explorer.of(self)
 
     def __repr__(self) -> str:
         return f"TableModel of {', '.join(self.schema.names)}"

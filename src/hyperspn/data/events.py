@@ -7,14 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from .columns import Column
+from .columns import OTHER, Column
 
 Event = Any  # a value, a tuple (low, high), a set of values, or one of the classes below
 Evidence = Mapping[str, Event]  # events by the names of their columns
@@ -171,6 +170,8 @@ def _weights(column: Column, event: Event) -> FloatArray:
 
 
 def _weights_of_value(column: Column, value: Any) -> FloatArray:
+    if column.pooled and value == OTHER:
+        return _one_hot(column, len(column.categories))
     code = _code(column, value)
     weights = _one_hot(column, int(code))
     if column.pooled and code == len(column.categories):

@@ -1,0 +1,5 @@
+"""Pages: the explorer of a model, for the browser."""
+
+from .page import Explorer
+
+__all__ = ["Explorer"]

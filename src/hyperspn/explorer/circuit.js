@@ -1,0 +1,249 @@
+// The circuit: writes its weights, and evaluates them in one pass up and one down. All in float64.
+
+/** W_L relu(... relu(W_1 x + b_1) ...) + b_L. */
+function network(layers, x) {
+  layers.forEach(({ weight, bias }, index) => {
+    const out = new Float64Array(bias.length);
+    for (let o = 0; o < out.length; o++) {
+      let sum = bias[o];
+      for (let i = 0, at = o * x.length; i < x.length; i++, at++) sum += weight[at] * x[i];
+      out[o] = index < layers.length - 1 ? Math.max(sum, 0) : sum;
+    }
+    x = out;
+  });
+  return x;
+}
+
+/** Linear layers `net.0.weight`, `net.0.bias`, ... of the parameters. */
+function linearLayers(parameters, name, count) {
+  return Array.from({ length: count }, (_, i) => ({
+    weight: parameters[`${name}.${i}.weight`],
+    bias: parameters[`${name}.${i}.bias`],
+  }));
+}
+
+/**
+ * Who writes the unnormalized weights of a sector: a function (region, target) that fills the rows x columns of it.
+ *
+ * A region has its `kind`, `sector` (its number among those of the kind), `rows` and `columns`; a sector of a kind has
+ * `stride` columns, of which a region uses the upper left corner.
+ */
+const WRITERS = {
+  direct({ parameters, kinds, layerSize }) {
+    return (region, target) => {
+      const logits = parameters[`logits.${region.kind}`], stride = kinds[region.kind].columns;
+      copyCorner(logits, region.sector * layerSize * stride, stride, region, target);
+    };
+  },
+
+  hyper({ parameters, kinds, depth }) {
+    const dim = parameters.embeddings.length / kinds.reduce((sum, kind) => sum + kind.count, 0);
+    const net = linearLayers(parameters, "net", depth), heads = linearLayers(parameters, "heads", kinds.length);
+    const firsts = kinds.map((_, i) => kinds.slice(0, i).reduce((sum, kind) => sum + kind.count, 0));
+    return (region, target) => {
+      const row = firsts[region.kind] + region.sector;
+      const embedding = parameters.embeddings.subarray(row * dim, (row + 1) * dim);
+      const sector = network([...net, heads[region.kind]], embedding);
+      copyCorner(sector, 0, kinds[region.kind].columns, region, target);
+    };
+  },
+
+  factored({ parameters, kinds, depth, replicas, regions }) {
+    const dim = parameters.latents.length / replicas, net = linearLayers(parameters, "net", depth);
+    const features = Array.from({ length: replicas }, (_, r) =>
+      network(net, parameters.latents.subarray(r * dim, (r + 1) * dim)));
+    const perTree = regions.length / replicas, used = kinds.map(() => 0), firsts = [];
+    for (const { kind, rows, columns } of regions.slice(0, perTree)) {
+      firsts.push(used[kind]);
+      used[kind] += rows * (columns - 1);
+    }
+    return (region, target) => {
+      const base = parameters[`bases.${region.kind}`], heads = parameters[`heads.${region.kind}`];
+      const vector = features[Math.floor(region.index / perTree)], free = region.columns - 1;
+      let at = firsts[region.index % perTree];
+      for (let o = 0; o < region.rows; o++) {
+        for (let j = 0; j < free; j++, at++) {
+          let sum = base[at];
+          for (let f = 0; f < vector.length; f++) sum += vector[f] * heads[f * base.length + at];
+          target[o * region.columns + j] = sum;
+        }
+        target[o * region.columns + free] = 0;
+      }
+    };
+  },
+};
+
+function copyCorner(source, start, stride, { rows, columns }, target) {
+  for (let o = 0; o < rows; o++) {
+    for (let j = 0; j < columns; j++) target[o * columns + j] = source[start + o * stride + j];
+  }
+}
+
+/** Softmax of each row. */
+function normalizeRows(values, rows, columns) {
+  for (let o = 0; o < rows; o++) {
+    const row = values.subarray(o * columns, (o + 1) * columns), most = row.reduce((a, b) => Math.max(a, b));
+    let sum = 0;
+    for (let j = 0; j < columns; j++) sum += row[j] = Math.exp(row[j] - most);
+    for (let j = 0; j < columns; j++) row[j] /= sum;
+  }
+}
+
+/** A mixture of trees of sum and product regions over variables with some leaf distributions each. */
+export class Circuit {
+  /** From what `export.py` wrote: sizes, and arrays of the structure and of parameters. */
+  constructor({ layerSize, source, depth, kinds, widths }, { structure, parameters }) {
+    this.widths = widths;
+    this.regions = regionsOf(structure, layerSize, widths, kinds);
+    this.roots = this.regions.filter((region) => region.rows === 1 && region.isRoot);
+    const settings = { parameters, kinds, layerSize, depth, replicas: this.roots.length, regions: this.regions };
+    const write = WRITERS[source](settings);
+    for (const region of this.regions) {
+      region.weights = new Float64Array(region.rows * region.columns);
+      write(region, region.weights);
+      normalizeRows(region.weights, region.rows, region.columns);
+      region.inputs = new Float64Array(region.columns); // scaled
+      region.sums = new Float64Array(region.rows); // scaled alike
+      region.out = new Float64Array(region.rows); // logarithms
+      region.flow = new Float64Array(region.rows);
+    }
+    this.mixture = Float64Array.from(parameters.mixture);
+    normalizeRows(this.mixture, 1, this.mixture.length);
+  }
+
+  /**
+   * The log-probability of evidence, and the posterior of each variable's leaf distributions.
+   *
+   * For each variable its log-likelihoods under its distributions, or null where nothing is known.
+   */
+  infer(logLikelihoods) {
+    const logP = this.up(logLikelihoods);
+    return { logP, posterior: logP === -Infinity ? null : this.down(logP) };
+  }
+
+  up(logLikelihoods) {
+    const leaves = logLikelihoods.map((values) => values && scaled(values));
+    for (const region of this.regions) {
+      if (region.children === null) upLeaf(region, leaves[region.variable]);
+      else upInner(region, this.regions);
+    }
+    const logs = this.roots.map((root, r) => Math.log(this.mixture[r]) + root.out[0]);
+    return logSum(logs);
+  }
+
+  down(logP) {
+    const posterior = this.widths.map((width) => new Float64Array(width));
+    for (const region of this.regions) region.flow.fill(0);
+    this.roots.forEach((root, r) => (root.flow[0] = this.mixture[r] * Math.exp(root.out[0] - logP)));
+    for (let index = this.regions.length - 1; index >= 0; index--) {
+      const region = this.regions[index];
+      if (region.children === null) share(region, posterior[region.variable]);
+      else {
+        const flows = share(region, new Float64Array(region.columns));
+        for (const child of region.children) {
+          const target = this.regions[child].flow;
+          for (let j = 0; j < flows.length; j++) target[j] += flows[j];
+        }
+      }
+    }
+    return posterior;
+  }
+
+  /** Draws the leaf distribution of each variable under the evidence of the last pass up. */
+  draw(logP, random) {
+    const members = new Int32Array(this.widths.length);
+    const chances = this.roots.map((root, r) => this.mixture[r] * Math.exp(root.out[0] - logP));
+    const stack = [[this.roots[pick(chances, random)], 0]];
+    while (stack.length) {
+      const [region, o] = stack.pop();
+      const row = region.weights.subarray(o * region.columns, (o + 1) * region.columns);
+      const j = pick(row.map((weight, at) => weight * region.inputs[at]), random);
+      if (region.children === null) members[region.variable] = j;
+      else for (const child of region.children) stack.push([this.regions[child], j]);
+    }
+    return members;
+  }
+}
+
+/** The regions, children first, with the places of their weights. */
+function regionsOf({ partitions, arities, children, variables }, layerSize, widths, kinds) {
+  const used = kinds.map(() => 0), isChild = new Uint8Array(partitions.length), regions = [];
+  for (const child of children) isChild[child] = 1;
+  let leaf = 0, partition = 0, at = 0;
+  partitions.forEach((isInner, index) => {
+    const variable = isInner ? null : variables[leaf++];
+    const below = isInner ? Array.from(children.subarray(at, (at += arities[partition++]))) : null;
+    const columns = isInner ? layerSize : widths[variable];
+    const kind = kinds.findIndex((candidate) => candidate.columns === Math.max(columns, layerSize));
+    const isRoot = !isChild[index];
+    regions.push({
+      index, variable, children: below, columns, kind, sector: used[kind]++, isRoot, rows: isRoot ? 1 : layerSize,
+    });
+  });
+  return regions;
+}
+
+function scaled(logs) {
+  const most = logs.reduce((a, b) => Math.max(a, b), -Infinity);
+  return { most, inputs: logs.map((value) => (most === -Infinity ? 0 : Math.exp(value - most))) };
+}
+
+function upLeaf(region, leaf) {
+  if (!leaf) {
+    region.inputs.fill(1);
+    region.sums.fill(1);
+    region.out.fill(0);
+  } else {
+    region.inputs.set(leaf.inputs);
+    sumUp(region, leaf.most);
+  }
+}
+
+function upInner(region, regions) {
+  const { inputs, columns } = region;
+  inputs.fill(0);
+  for (const child of region.children) {
+    const { out } = regions[child];
+    for (let j = 0; j < columns; j++) inputs[j] += out[j];
+  }
+  let most = -Infinity;
+  for (let j = 0; j < columns; j++) most = Math.max(most, inputs[j]);
+  for (let j = 0; j < columns; j++) inputs[j] = most === -Infinity ? 0 : Math.exp(inputs[j] - most);
+  sumUp(region, most);
+}
+
+function sumUp({ weights, inputs, sums, out, rows, columns }, most) {
+  for (let o = 0, at = 0; o < rows; o++) {
+    let sum = 0;
+    for (let j = 0; j < columns; j++, at++) sum += weights[at] * inputs[j];
+    sums[o] = sum;
+    out[o] = most === -Infinity ? most : most + Math.log(sum);
+  }
+}
+
+/** Adds to the flows of a region's inputs what its sums pass on: in_j sum_o w_oj flow_o / sum_o. */
+function share({ weights, inputs, sums, flow, rows, columns }, target) {
+  const passed = new Float64Array(columns);
+  for (let o = 0, at = 0; o < rows; o++) {
+    const part = sums[o] > 0 ? flow[o] / sums[o] : 0;
+    if (part === 0) at += columns;
+    else for (let j = 0; j < columns; j++, at++) passed[j] += part * weights[at];
+  }
+  for (let j = 0; j < columns; j++) target[j] += inputs[j] * passed[j];
+  return target;
+}
+
+export function logSum(logs) {
+  const most = logs.reduce((a, b) => Math.max(a, b), -Infinity);
+  return most === -Infinity ? most : most + Math.log(logs.reduce((sum, value) => sum + Math.exp(value - most), 0));
+}
+
+/** Draws an index with a probability proportional to these weights. */
+export function pick(weights, random) {
+  let left = random() * weights.reduce((a, b) => a + b, 0);
+  for (let index = 0; index < weights.length; index++) {
+    left -= weights[index];
+    if (left < 0) return index;
+  }
+  return weights.findLastIndex((weight) => weight > 0);
+}

@@ -1,0 +1,157 @@
+// Distributions: what a posterior of leaf distributions says of a column, in its own units.
+
+import { inverseLogCdf, logIntervalMass, normalCdf } from "./normal.js";
+
+const QUANTILE_BINS = 20, STEPS = 400, HALVINGS = 50;
+const NEGLIGIBLE = 1e-14;
+
+/** The values of a column, told apart for mutual information: codes, or quantile bins, point masses and "missing". */
+export function piecesOf(column) {
+  column.cachedPieces ??= column.isNumeric ? numericPieces(column) : Array.from(column.labels, (label, code) => ({
+    label, part: column.part(code), known: { weights: column.oneHot(code, 1), isProbability: true },
+  }));
+  return column.cachedPieces;
+}
+
+function numericPieces(column) {
+  const { scale } = column, cells = scale.points.map((point) => cellOf(scale, point));
+  const levels = Array.from({ length: QUANTILE_BINS - 1 }, (_, i) => scale.value(inverseLogCdf(Math.log((i + 1) / QUANTILE_BINS))));
+  const edges = [-Infinity, ...new Set(levels.map((x) => snap(scale, x))), Infinity];
+  const bins = edges.slice(1).map((edge, i) => [edges[i], edge]).map((bin) => without(bin, cells)).filter((rest) => rest.length);
+  const named = bins.map((intervals) => ({ label: rangeLabel(column, intervals[0][0], intervals.at(-1)[1]), known: { intervals, isProbability: true } }));
+  const points = scale.points.map((point, i) => ({ label: column.write(point), known: { intervals: [cells[i]], isProbability: true } }));
+  const missing = column.hasMissing ? [{ label: "missing", known: { intervals: [[Infinity, Infinity]], isProbability: true } }] : [];
+  return [...named, ...points, ...missing];
+}
+
+/** The cell of a recorded value; a single number where these are continuous. */
+function cellOf(scale, x) {
+  return scale.width ? [x - scale.width / 2, x + scale.width / 2] : [x, x + Math.max(Math.abs(x), 1e-290) * 2 ** -52];
+}
+
+/** The edge of the cell of a recorded value, above it. */
+export function snap(scale, x) {
+  return scale.width ? (Math.floor(x / scale.width) + 0.5) * scale.width : x;
+}
+
+/** An interval less some cells. */
+function without(interval, cells) {
+  return cells.reduce((rest, [from, to]) => rest.flatMap(([low, high]) =>
+    [[low, Math.min(high, from)], [Math.max(low, to), high]].filter(([a, b]) => a < b)), [interval]);
+}
+
+/** The recorded values between two edges in words: "30..39", "..29". */
+export function rangeLabel(column, low, high) {
+  const half = column.scale.width / 2;
+  const ends = [low + half, high - half].map((x) => (Number.isFinite(x) ? column.write(x) : ""));
+  return ends[0] === ends[1] ? ends[0] : ends.join("..");
+}
+
+/**
+ * The probability of each piece of a column: under the posterior of its leaf distributions, and within what is known.
+ *
+ * Where nothing is known the masses of the pieces are computed once, (pieces, l).
+ */
+export function massesOf(column, pieces, posterior, known = null) {
+  if (!column.isNumeric) return Array.from(pieces, ({ known: { weights } }) => weights.reduce((sum, w, j) => sum + w * posterior[j], 0));
+  if (known?.value !== undefined) return pieces.map(({ known: { intervals } }) => Number(intervals.some(([a, b]) => a <= known.value && known.value < b)));
+  if (!known) pieces.masses ??= pieces.map((piece) => column.logMasses(piece.known.intervals).map(Math.exp));
+  const masses = known ? massesWithin(column, pieces, known) : pieces.masses;
+  return masses.map((row) => row.reduce((sum, mass, j) => sum + mass * posterior[j], 0));
+}
+
+function massesWithin(column, pieces, known) {
+  const whole = column.logMasses(known.intervals);
+  return pieces.map((piece) => {
+    const both = column.both(piece.known, known).intervals;
+    return column.logMasses(both).map((part, j) => (whole[j] === -Infinity ? 0 : Math.exp(part - whole[j])));
+  });
+}
+
+/** Quantiles of a column of numbers, of what was recorded; as recorded. */
+export function quantilesOf(column, levels, posterior, known = null) {
+  if (known?.value !== undefined) return levels.map(() => known.value);
+  const level = cumulative(column, posterior, known), { scale } = column;
+  const ends = [Math.min(scale.value(-8), ...scale.points), Math.max(scale.value(8), ...scale.points)];
+  return levels.map((target) => {
+    let [low, high] = ends;
+    for (let step = 0; step < HALVINGS; step++) {
+      const middle = 0.5 * (low + high);
+      if (level(middle) >= target) high = middle;
+      else low = middle;
+    }
+    return scale.round(high);
+  });
+}
+
+/** The distribution function, without what is missing. */
+function cumulative(column, posterior, known) {
+  const { scale, members, means, stds } = column;
+  const intervals = (known?.intervals ?? [[-Infinity, Infinity]]).map((pair) => pair.map((x) => scale.score(x)));
+  const normals = [];
+  let total = 0;
+  for (let j = 0; j < members; j++) {
+    if (posterior[j] < NEGLIGIBLE) continue;
+    const ends = intervals.map((pair) => pair.map((z) => (z - means[j]) / stds[j]));
+    const mass = known ? ends.reduce((sum, [a, b]) => sum + Math.exp(logIntervalMass(a, b)), 0) : 1;
+    normals.push({ mean: means[j], std: stds[j], weight: posterior[j] / mass, ends });
+    total += posterior[j];
+  }
+  const points = scale.points.map((point, i) => ({ point, weight: posterior[members + i] }));
+  for (const { weight } of points) total += weight;
+  const part = known
+    ? ({ mean, std, ends }, z) => ends.reduce((sum, [a, b]) => sum + Math.exp(logIntervalMass(a, Math.min(b, (z - mean) / std))), 0)
+    : ({ mean, std }, z) => normalCdf((z - mean) / std);
+  return (x) => {
+    const z = scale.score(x);
+    let sum = 0;
+    for (const normal of normals) sum += normal.weight * part(normal, z);
+    for (const { point, weight } of points) if (point <= x) sum += weight;
+    return sum / total;
+  };
+}
+
+/** The mean of a column of numbers, of what was recorded. */
+export function meanOf(column, posterior, known = null) {
+  if (known) {
+    const levels = Array.from({ length: STEPS }, (_, i) => (i + 0.5) / STEPS);
+    return quantilesOf(column, levels, posterior, known).reduce((a, b) => a + b, 0) / STEPS;
+  }
+  column.memberMeans ??= memberMeans(column);
+  let sum = 0, total = 0;
+  column.memberMeans.forEach((mean, j) => {
+    sum += posterior[j] * mean;
+    total += posterior[j];
+  });
+  return sum / total;
+}
+
+/** The mean of each leaf distribution but "missing", as averages over equal steps of probability. */
+function memberMeans({ scale, means, stds }) {
+  const levels = Array.from({ length: STEPS }, (_, i) => inverseLogCdf(Math.log((i + 0.5) / STEPS)));
+  const normals = Array.from(means, (mean, j) => levels.reduce((sum, z) => sum + scale.value(mean + stds[j] * z), 0) / STEPS);
+  return [...normals, ...scale.points];
+}
+
+/** Mutual information in bits, of joint probabilities in rows. */
+export function mutualInformation(rows) {
+  const total = rows.flat().reduce((a, b) => a + b, 0);
+  const left = rows.map((row) => row.reduce((a, b) => a + b, 0) / total);
+  const right = rows[0].map((_, j) => rows.reduce((sum, row) => sum + row[j], 0) / total);
+  let bits = 0;
+  rows.forEach((row, i) => row.forEach((p, j) => {
+    if (p > 0) bits += (p / total) * Math.log2(p / total / (left[i] * right[j]));
+  }));
+  return Math.max(bits, 0);
+}
+
+/** Jensen-Shannon divergence in bits. */
+export function divergence(p, q) {
+  const bits = (a, b) => (a > 0 ? a * Math.log2((2 * a) / (a + b)) : 0);
+  return Math.max(p.reduce((sum, value, i) => sum + 0.5 * (bits(value, q[i]) + bits(q[i], value)), 0), 0);
+}
+
+/** Entropy in bits. */
+export function entropy(p) {
+  return p.reduce((sum, value) => (value > 0 ? sum - value * Math.log2(value) : sum), 0);
+}
