@@ -8,7 +8,7 @@ from rich.progress import Progress
 
 from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, HyperSPN, RegionGraph
 from hyperspn.learning import History, fit
-from hyperspn.learning.train import EVALUATED_ROWS, annealing_factor, batch_rows
+from hyperspn.learning.steps import EVALUATED_ROWS, annealing_factor, batch_rows
 from hyperspn.leaves import Leaves
 from hyperspn.structures import poon_domingos
 
@@ -232,7 +232,7 @@ def test_an_impossible_row_stops_the_run(engine):
 
 
 def test_an_impossible_row_in_a_batch_stops_the_run_at_its_step(monkeypatch):
-    monkeypatch.setattr("hyperspn.learning.train.EVALUATED_ROWS", 1)
+    monkeypatch.setattr("hyperspn.learning.steps.EVALUATED_ROWS", 1)
     x = np.zeros((50, 2), np.float32)
     bad = next(row for row in range(50) if row not in batch_rows(50, 1, 0, 0) and row not in batch_rows(50, 5, 0, 1))
     x[bad] = 1e25

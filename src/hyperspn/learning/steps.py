@@ -1,0 +1,147 @@
+"""What one step of a run does, and one evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import cos, pi
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ..circuits.circuit import Circuit
+from ..kernel import rounded_subnormals
+from ..leaves.evidence import Evidence
+from ..weights.source import WeightSource
+from . import distributed
+from .checkpoint import LogEntry
+from .em import EM
+from .regularizers import Dropout
+
+EVALUATED_ROWS = 5000
+
+
+class Conditional(NamedTuple):
+    """How much predicting a target counts, and which variable it is, (variables,), bool."""
+
+    weight: float
+    target: Tensor
+
+
+class Training:
+    """What one step of a run does, and one evaluation.
+
+    Arguments:
+        circuit: The circuit, which is changed.
+        train: The rows to learn.
+        valid: The rows that decide, if any.
+        weights: Writes the weights while the circuit learns.
+        learner: The optimizer.
+        batch_size: The number of rows in a batch.
+        annealed_steps: Over how many steps the learning rates rise and fall; None if they stay.
+        seed: Determines batches.
+        conditional: The target and how much it counts, if it does.
+    """
+
+    def __init__(
+        self,
+        circuit: Circuit,
+        train: Evidence,
+        valid: Evidence | None,
+        weights: WeightSource,
+        learner: Optimizer | EM,
+        batch_size: int,
+        annealed_steps: int | None,
+        seed: int,
+        conditional: Conditional | None = None,
+    ) -> None:
+        self.circuit, self.train, self.valid, self.weights, self.learner = circuit, train, valid, weights, learner
+        self.batch_size, self.annealed_steps, self.seed, self.conditional = (
+            batch_size,
+            annealed_steps,
+            seed,
+            conditional,
+        )
+        self.shown = train[batch_rows(len(train), EVALUATED_ROWS, seed, step=0)]
+        self.rates = [] if isinstance(learner, EM) else [group["lr"] for group in learner.param_groups]
+
+    def learn(self, step: int) -> None:
+        """One step of the optimizer, on a batch of its own."""
+        rows = batch_rows(len(self.train), self.batch_size, self.seed, step)
+        batch = self.train[rows[distributed.part(len(rows))]]
+        if isinstance(self.learner, EM):
+            _log_prob(self.learner.step, batch, step, self.weights)
+            return
+        self.learner.zero_grad()
+        weights = self.weights.at(step) if isinstance(self.weights, Dropout) else self.weights
+        loss = -batch.weigh(self._objective(batch, step, weights)).sum()
+        loss.backward()
+        distributed.add([p.grad for group in self.learner.param_groups for p in group["params"] if p.grad is not None])
+        part = 1.0 if self.annealed_steps is None else annealing_factor(step, self.annealed_steps)
+        for group, rate in zip(self.learner.param_groups, self.rates, strict=True):
+            group["lr"] = part * rate
+        with rounded_subnormals():  # the moments of gradients that vanish
+            self.learner.step()
+
+    @torch.no_grad()
+    def evaluate(self, step: int, start: float) -> LogEntry:
+        """The mean log-likelihoods of training and validation rows, the latter None without any, and the time since then."""
+        if not all((parameter < torch.inf).all() for parameter in self.circuit.parameters()):
+            raise FloatingPointError(_not_finite("parameters that are not", step))
+        means = {"train": self._mean(self.shown, step), "valid": self._mean(self.valid, step)}
+        return distributed.first(lambda: {"step": step, **means, "seconds": perf_counter() - start})
+
+    def _mean(self, rows: Evidence | None, step: int) -> float | None:
+        if rows is None:
+            return None
+        mine = rows[distributed.part(len(rows))]
+        total = mine.weigh(self._objective(mine, step).double()).sum()
+        distributed.add([total])
+        return total.item() / len(rows)
+
+    def _objective(self, rows: Evidence, step: int, weights: WeightSource | None = None) -> Tensor:
+        """log p(x, y) - w log p(x), or log p(x) of all variables if none is a target, (rows,)."""
+        log_p = _log_prob(self.circuit.log_prob, rows, step, weights)
+        if self.conditional is None:
+            return log_p
+        others = rows.without(self.conditional.target.to(rows.missing.device))
+        return log_p - self.conditional.weight * _log_prob(self.circuit.log_prob, others, step, weights)
+
+
+def batch_rows(rows: int, batch_size: int, seed: int, step: int) -> Tensor:
+    """The rows of the batch of one step: different ones, drawn by seed and step alone."""
+    generator = np.random.default_rng((seed, step))
+    return torch.from_numpy(generator.choice(rows, min(batch_size, rows), replace=False, shuffle=False))
+
+
+def annealing_factor(step: int, steps: int) -> float:
+    """The part of the learning rates that is used at a step: all of it after a fiftieth of the steps, none in the end.
+
+    min(1, 50 t) (1 + cos(pi t)) / 2,   t = step / steps
+    """
+    time = step / steps
+    return min(1.0, 50 * time) * (1 + cos(pi * time)) / 2
+
+
+def _log_prob(
+    log_prob: Callable[..., Tensor], rows: Evidence, step: int, weights: WeightSource | None = None
+) -> Tensor:
+    """log p of some rows, (rows,): finite, also in other processes, or else the run cannot go on."""
+    try:
+        log_p = log_prob(rows, weights=weights)
+    except ValueError as error:
+        raise FloatingPointError(_not_finite("weights that are not", step)) from error
+    total = log_p.detach().sum()
+    distributed.add([total])
+    if not total.isfinite():
+        raise FloatingPointError(_not_finite(f"a log-likelihood of {total:g}", step))
+    return log_p
+
+
+def _not_finite(what: str, step: int) -> str:
+    advice = "try a smaller learning rate (with EM, a smaller step size or a pseudocount), in another folder"
+    return f"expected finite numbers, found {what} at step {step}: {advice}"
