@@ -68,6 +68,33 @@ class Walk:
     ) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
         """The gradients of logits, or expected flows, and of log-likelihoods. Of all nodes at once, nothing need be evaluated before."""
 
+def best_values(
+    batch: Batch,
+    logits: Sequence[NDArray[Any]],
+    bases: Sequence[int],
+    first_tree: int,
+    last_tree: int,
+    threads: int = 1,
+) -> NDArray[Any]:
+    """The log-values of trees with the best input of each sum alone, (trees, samples); missing codes are the best ones."""
+
+def descend(
+    batch: Batch,
+    logits: Sequence[NDArray[Any]],
+    bases: Sequence[int],
+    first_tree: int,
+    last_tree: int,
+    choose: str,  # "prior", "posterior" or "best"
+    trees: NDArray[Any],  # (travelers,), int64, from which tree each starts; those in other trees are left out
+    samples: NDArray[Any],  # (travelers,), int64, to which sample it belongs
+    keys: NDArray[Any],  # (travelers,), int64, of its random numbers
+    code_columns: NDArray[Any],  # int32, the column of members for each variable with codes
+    dense_columns: NDArray[Any],  # int32, the same for those with likelihoods
+    members: NDArray[Any],  # (travelers, variables), int64, is written to
+    threads: int = 1,
+) -> None:
+    """Goes down through one input of each sum to one distribution of each variable."""
+
 def network_forward(
     rows: NDArray[Any], weights: Sequence[NDArray[Any]], biases: Sequence[NDArray[Any]], threads: int = 1
 ) -> NDArray[Any]:

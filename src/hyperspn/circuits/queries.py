@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 import torch
@@ -11,14 +11,13 @@ from torch import Generator, Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ..engines import LayeredEngine
-from ..engines.layered import Inputs, log_max, log_sum
+from ..engines.descent import at_random, log_weights_of
+from ..engines.layered import log_max, log_sum
 from ..leaves.discrete import Categorical
 from ..leaves.evidence import Evidence, Rows, as_tensor
 from ..leaves.leaves import Leaves
-from ..weights.sectors import Sectors, SumLayer, ragged_gather
+from ..weights.sectors import Sectors, SumLayer
 from ..weights.source import WeightSource, normalize
-
-Choice = Callable[[Tensor], Tensor]
 
 LOWEST = {torch.float32: -40.0, torch.float64: -600.0}  # how far log-densities are from the largest, at most
 
@@ -121,7 +120,7 @@ def root_states(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -
             layer, slot = model.sectors.layers[layer_of[root]], slot_of[root].to(rows.device)
             scores = inputs[layer_of[root]].products(slot.expand_as(rows), rows)  # (batch, inputs)
             if layer.has_sums:
-                scores = scores + _log_weights(model, layer, slot[None], torch.zeros_like(slot[None]))
+                scores = scores + log_weights_of(model.weights, layer, slot[None], torch.zeros_like(slot[None]))
             states.append(scores + log_weight)
         joint = pad_sequence([state.T for state in states], padding_value=-torch.inf)  # (inputs, roots, batch)
         parts.append(joint.flatten(0, 1).softmax(0).view(joint.shape).permute(2, 1, 0))
@@ -156,11 +155,13 @@ def sample(model: Parts, n: int, generator: Generator | None = None) -> Tensor:
     """Draws n rows, (n, variables): from one root down, through one chosen input of each sum on the way."""
     if n < 0:
         raise ValueError(f"expected a number of samples >= 0, found {n}")
-    choose = _at_random(generator)
-    scores = normalize(model.mixture).expand(n, -1)  # (n, roots)
+    shares = normalize(model.mixture).double().exp().cumsum(0)  # (roots,)
+    levels = torch.rand(n, dtype=shares.dtype, device=shares.device, generator=generator)
+    roots = torch.searchsorted(shares / shares[-1], levels, right=True)
     parts = []
-    for some in scores.split(len(model.mixture) * model.engine.rows_upward):
-        parts.append(model.leaves.sample(_descend(model, choose(some), choose), generator))
+    for some in roots.split(max(1, model.engine.rows_downward(model.leaves))):
+        members = model.engine.descend(some, model.leaves, model.weights, generator)
+        parts.append(model.leaves.sample(members, generator))
     return _as_data(model, torch.cat(parts))
 
 
@@ -171,15 +172,13 @@ def sample_given(
     """Draws n completions of each row from p(missing | known), (batch, n, variables)."""
     if n < 1:
         raise ValueError(f"expected a number of samples >= 1, found {n}")
-    choose = _at_random(generator)
-    parts = []
-    rows_at_once = model.engine.rows_upward // (1 + n // len(model.mixture))
-    for first, part in _split(model.leaves.read(x, missing), rows_at_once):
-        roots, inputs = model.engine.upward(model.leaves.log_prob(part), model.weights)
-        scores = roots + normalize(model.mixture)  # (batch, roots)
+    choose, parts = at_random(generator), []
+    for first, part in _split(model.leaves.read(x, missing), _rows_at_once(model, n)):
+        ascent = model.engine.ascend(part, model.leaves, model.weights)
+        scores = ascent.values + normalize(model.mixture)  # (batch, roots)
         check_possible(scores.amax(-1), first)
         rows = torch.arange(len(scores), device=scores.device).repeat_interleave(n)
-        members = _descend(model, choose(scores[rows]), choose, inputs, rows)
+        members = ascent.descend(choose(scores[rows]), rows, generator)
         drawn = model.leaves.complete(part[rows], members, generator)
         parts.append(drawn.view(len(scores), n, drawn.shape[1]))
     return _as_data(model, torch.cat(parts))
@@ -194,12 +193,11 @@ def most_probable(model: Parts, x: Rows | Evidence, missing: Rows | None = None)
     together with the hidden choices, not with these summed out. `most_probable_bound` says how far off it may be.
     """
     parts = []
-    for first, part in _split(model.leaves.read(x, missing), model.engine.rows_upward):
-        roots, inputs = model.engine.upward(model.leaves.log_prob(part, modes=True), model.weights, log_max)
-        scores = roots + normalize(model.mixture)  # (batch, roots)
+    for first, part in _split(model.leaves.read(x, missing), _rows_at_once(model, 1)):
+        ascent = model.engine.ascend(part, model.leaves, model.weights, best=True)
+        scores = ascent.values + normalize(model.mixture)  # (batch, roots)
         check_possible(scores.amax(-1), first)
-        rows = torch.arange(len(scores), device=scores.device)
-        members = _descend(model, _best(scores), _best, inputs, rows)
+        members = ascent.descend(scores.argmax(-1), torch.arange(len(scores), device=scores.device), None)
         parts.append(torch.where(part.known, part.values, model.leaves.modes(members)))
     return _as_data(model, torch.cat(parts))
 
@@ -257,72 +255,9 @@ def _leaf_posteriors(model: Parts, leaf_log_probs: Tensor) -> tuple[Tensor, Tens
         return torch.autograd.grad(log_p.sum(), leaves)[0], log_p.detach()
 
 
-def _descend(
-    model: Parts, roots: Tensor, choose: Choice, inputs: list[Inputs] | None = None, rows: Tensor | None = None
-) -> Tensor:
-    """Goes down from a root, through one chosen input of each sum on the way, to one distribution per variable.
-
-    Arguments:
-        model: The circuit.
-        roots: The root from which each traveller starts, (travelers,).
-        choose: Picks one of the scored inputs, (sums, inputs) -> (sums,).
-        inputs: The inputs of each layer's sums from the upward pass, if they count.
-        rows: The row of the batch to which each traveller belongs, (travelers,).
-
-    Returns:
-        The leaf distribution chosen for each variable, (travelers, variables).
-    """
-    layers, layer_of, slot_of = model.sectors.layers, model.sectors.layer_of, model.sectors.slot_of
-    arrivals: list[list[Tensor]] = [[] for _ in layers]
-
-    def arrive(travelers: Tensor, regions: Tensor, outputs: Tensor) -> None:
-        arriving = torch.stack([travelers, slot_of.to(regions.device)[regions], outputs])  # (3, arrivals)
-        places = layer_of.to(regions.device)[regions]
-        for index in places.unique().tolist():
-            arrivals[index].append(arriving[:, places == index])
-
-    members = roots.new_zeros(len(roots), len(model.leaves.families))
-    root_regions = torch.as_tensor(model.sectors.structure.roots, device=roots.device)
-    arrive(torch.arange(len(roots), device=roots.device), root_regions[roots], torch.zeros_like(roots))
-    for index, layer in reversed(list(enumerate(layers))):
-        if not arrivals[index]:
-            continue
-        travelers, slots, outputs = torch.cat(arrivals[index], 1)
-        choice = outputs
-        if layer.has_sums:
-            scores = _log_weights(model, layer, slots, outputs)  # (arrivals, P columns)
-            if inputs is not None and rows is not None:
-                scores = scores + inputs[index].products(slots, rows[travelers])
-            choice = choose(scores)
-        products, offsets = slots * layer.partitions + choice // layer.columns, layer.offsets.to(slots.device)
-        places, owners = ragged_gather(offsets, products)
-        factors = layer.factors.to(slots.device)[places]
-        chosen = layer.element((choice % layer.columns)[owners], places > offsets[products][owners])
-        if layer.is_leaf:
-            members[travelers[owners], factors] = chosen
-        else:
-            arrive(travelers[owners], factors, chosen)
-    return members
-
-
-def _log_weights(model: Parts, layer: SumLayer, slots: Tensor, outputs: Tensor) -> Tensor:
-    """The log-weights of single sum nodes of a layer, (slots,), (slots,) -> (slots, P columns)."""
-    used, places = slots.unique(return_inverse=True)
-    logits = model.weights(layer.kind_index, layer.sectors.to(slots.device)[used].flatten())
-    return layer.assemble(logits, normalize)[places, outputs]
-
-
-def _at_random(generator: Generator | None) -> Choice:
-    def choose(scores: Tensor) -> Tensor:
-        """Draws index j with probability proportional to exp(scores[:, j]) (the Gumbel trick)."""
-        noise = torch.empty_like(scores).exponential_(generator=generator)
-        return (scores - noise.clamp(min=torch.finfo(noise.dtype).tiny).log()).argmax(-1)
-
-    return choose
-
-
-def _best(scores: Tensor) -> Tensor:
-    return scores.argmax(-1)
+def _rows_at_once(model: Parts, n: int) -> int:
+    """How many rows to send upward, each with n travelers on the way down."""
+    return min(model.engine.rows_both_ways(model.leaves), model.engine.rows_downward(model.leaves) // n)
 
 
 def _split(evidence: Evidence, rows: int) -> Iterator[tuple[int, Evidence]]:

@@ -19,10 +19,10 @@ from ..leaves.numeric import MIN_STD, NumericColumns
 Rows = tuple[Tensor, Tensor]  # log-likelihoods, at most 0, (rows, batch), and what they were divided by, (batch,)
 
 
-def dense_rows(leaves: Leaves, evidence: Evidence) -> Rows:
-    """The log-likelihoods of all variables that are not categorical, variable by variable."""
+def dense_rows(leaves: Leaves, evidence: Evidence, modes: bool = False) -> Rows:
+    """The log-likelihoods of all variables that are not categorical, variable by variable (see `Leaves.log_prob`)."""
     groups = [i for i, family in enumerate(leaves.groups) if not isinstance(family, Categorical)]
-    rows, scales = zip(*(_group_rows(leaves, evidence, group) for group in groups), strict=True)
+    rows, scales = zip(*(_group_rows(leaves, evidence, group, modes) for group in groups), strict=True)
     if len(groups) == 1:
         return rows[0], scales[0]
     owners = [leaves.variables[i].repeat_interleave(_widths(leaves, i)) for i in groups]
@@ -39,10 +39,10 @@ def scaled(log_probs: Tensor, widths: Tensor) -> Rows:
     return (dense - largest[:, None])[used], largest.sum(0)
 
 
-def _group_rows(leaves: Leaves, evidence: Evidence, group: int) -> Rows:
+def _group_rows(leaves: Leaves, evidence: Evidence, group: int, modes: bool) -> Rows:
     family, widths = leaves.groups[group], _widths(leaves, group)
-    if not isinstance(family, NumericColumns) or group in evidence.events:
-        return scaled(leaves.group_log_prob(evidence, group), widths)
+    if modes or not isinstance(family, NumericColumns) or group in evidence.events:
+        return scaled(leaves.group_log_prob(evidence, group, modes), widths)
     missing = leaves.columns(evidence.missing, leaves.variables[group])
     numbers = Numbers(family, leaves.reading(evidence, group), missing, widths, leaves.dtype)
     rows, largest = NumberRows.apply(numbers, leaves.raw[group])

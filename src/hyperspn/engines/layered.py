@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from torch import Tensor
+from torch import Generator, Tensor
 
 from ..leaves.evidence import Evidence
 from ..leaves.leaves import Leaves
 from ..weights.sectors import Sectors, SumLayer
 from ..weights.source import WeightSource, normalize
+from .descent import Ascent, LayeredAscent, at_random, descend
 
 VALUES_AT_ONCE = 2**25
 
@@ -126,6 +127,14 @@ class LayeredEngine:
         """How many rows to ask for log-values at a time where memory matters."""
         return self.rows_upward
 
+    def rows_both_ways(self, leaves: Leaves) -> int:
+        """The same for passes that come down again."""
+        return self.rows_upward
+
+    def rows_downward(self, leaves: Leaves) -> int:
+        """How many travelers to send down at a time."""
+        return self.rows_upward * len(self.sectors.structure.roots)
+
     def log_values(self, evidence: Evidence, leaves: Leaves, weights: WeightSource, flows: bool = False) -> Tensor:
         """The log-value of every root, (batch, roots).
 
@@ -173,6 +182,20 @@ class LayeredEngine:
             for scope, columns in self.leaf_regions
         ]
         return self._upward(regions, weights, combine, flows, at_leaves)
+
+    def ascend(self, evidence: Evidence, leaves: Leaves, weights: WeightSource, best: bool = False) -> Ascent:
+        """Evaluates a batch so that travelers can go down from its roots.
+
+        With `best`, through the best input of each sum, unknown values at the modes of their distributions; else inputs
+        are drawn from their posterior.
+        """
+        leaf_log_probs = leaves.log_prob(evidence, modes=best)
+        values, inputs = self.upward(leaf_log_probs, weights, log_max if best else log_sum)
+        return LayeredAscent(self.sectors, weights, values, inputs, best)
+
+    def descend(self, roots: Tensor, leaves: Leaves, weights: WeightSource, generator: Generator | None) -> Tensor:
+        """Sends travelers down from roots, (travelers,), where nothing is known: (travelers, variables)."""
+        return descend(self.sectors, weights, roots, at_random(generator))
 
     def _upward(
         self,

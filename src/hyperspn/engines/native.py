@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
@@ -19,7 +19,9 @@ from ..leaves.leaves import Leaves
 from ..weights.sectors import Sectors
 from ..weights.source import WeightSource
 from .dense import Rows, dense_rows, scaled
+from .descent import Ascent
 from .layered import VALUES_AT_ONCE, LayeredEngine
+from .native_descent import NativeAscent
 from .trees import Chunk, Piece, Trees, integers
 
 Logits = list[Tensor]  # for each kind, (sectors, rows, columns)
@@ -90,6 +92,36 @@ class NativeEngine(LayeredEngine):
         parameters: dict[str, Tensor] = dict(weights.named_parameters()) if flows else {}
         rows = scaled(leaf_log_probs, self.likelihoods.widths)
         return self._evaluate(self.likelihoods, codes, rows, weights, parameters, flows)
+
+    def rows_both_ways(self, leaves: Leaves) -> int:
+        return self.rows_at_once if self._descends(leaves) else super().rows_both_ways(leaves)
+
+    def rows_downward(self, leaves: Leaves) -> int:
+        return VALUES_AT_ONCE // len(leaves.families) if self._descends(leaves) else super().rows_downward(leaves)
+
+    def ascend(self, evidence: Evidence, leaves: Leaves, weights: WeightSource, best: bool = False) -> Ascent:
+        if not self._descends(leaves):
+            return super().ascend(evidence, leaves, weights, best)
+        if evidence.events:
+            reading, codes = self.likelihoods, torch.empty(0, len(evidence), dtype=torch.int8)
+            dense: Rows | None = scaled(leaves.log_prob(evidence, modes=best), reading.widths)
+        else:
+            reading, codes = self.codes, self.codes.codes(evidence)
+            dense = None if reading.coded.all() else dense_rows(leaves, evidence, modes=best)
+        rows, scale = dense or (None, torch.zeros(len(evidence), dtype=leaves.dtype))
+        return NativeAscent(Evaluation(reading, codes, rows, weights, (), False), scale[:, None], best)
+
+    def descend(self, roots: Tensor, leaves: Leaves, weights: WeightSource, generator: Generator | None) -> Tensor:
+        if not self._descends(leaves):
+            return super().descend(roots, leaves, weights, generator)
+        nobody = torch.empty(int(self.codes.coded.sum()), 0, dtype=torch.int8)
+        nothing = torch.empty(int(self.codes.widths[~self.codes.coded].sum()), 0, dtype=leaves.dtype)
+        evaluation = Evaluation(self.codes, nobody, nothing, weights, (), False)
+        return NativeAscent(evaluation, 0.0, best=False).fall(roots, generator)
+
+    def _descends(self, leaves: Leaves) -> bool:
+        """Whether the way down is in the kernel: on the CPU, and in trees whose weights fit into memory at a time."""
+        return self._serves(leaves.raw[0]) and all(len(piece.chunks) == 1 for piece in self.codes.trees.pieces)
 
     def _serves(self, x: Tensor) -> bool:
         if torch._C._are_functorch_transforms_active():

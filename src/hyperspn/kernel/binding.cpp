@@ -8,8 +8,8 @@
 #include <utility>
 #include <variant>
 
-#include "arrays.hpp"
 #include "bindings.hpp"
+#include "bound_batch.hpp"
 #include "instruction_set.hpp"
 #include "network.hpp"
 #include "walk.hpp"
@@ -23,60 +23,6 @@ Program* make_program(const Integers& tree_ptr, const Integers& type, const Inte
   IntegerArrays arrays{copied(tree_ptr), copied(type),      copied(variable), copied(size), copied(kind),
                        copied(sector),   copied(child_ptr), copied(children), copied(slot), copied(dense_ptr)};
   return new Program(std::move(arrays), rows, variables, kinds);
-}
-
-// A batch in either precision, with the arrays that it reads.
-class PyBatch {
- public:
-  template <class Real>
-  using Pointer = std::unique_ptr<Batch<Real>>;
-  std::variant<Pointer<float>, Pointer<double>> batch;
-
-  PyBatch(const Program& program, Array codes, std::optional<Array> log_likelihoods, const std::string& dtype,
-          int threads)
-      : codes(codes), log_likelihoods(log_likelihoods) {
-    check_threads(threads);
-    if (dtype == "float32")
-      read<float>(program, threads);
-    else if (dtype == "float64")
-      read<double>(program, threads);
-    else
-      throw std::invalid_argument("expected float32 or float64, found " + dtype);
-  }
-
- private:
-  const Array codes;
-  const std::optional<Array> log_likelihoods;
-
-  template <class In>
-  void read(const Program& program, int threads) {
-    EXPECT(codes.ndim() == 2, "codes with 2 dimensions (variables, samples)", codes.ndim());
-    const int64_t samples = codes.shape(1);
-    expect_shape(codes, {int64_t(program.categories.size()), samples}, "codes");
-    if (codes.dtype() != nb::dtype<int8_t>() && codes.dtype() != nb::dtype<int32_t>())
-      throw std::invalid_argument("expected codes of dtype int8 or int32, found another");
-    const In* dense = nullptr;
-    if (program.dense_rows() > 0) {
-      EXPECT(log_likelihoods, "log-likelihoods with " + std::to_string(program.dense_rows()) + " rows", 0);
-      expect_shape(*log_likelihoods, {program.dense_rows(), samples}, "log-likelihoods");
-      dense = typed<In>(*log_likelihoods, "log-likelihoods");
-    }
-    nb::gil_scoped_release release;
-    batch = std::make_unique<Batch<In>>(program, codes.data(), int(codes.itemsize()), dense, samples, threads);
-  }
-};
-
-template <class In>
-Logits<In> read_logits(const Program& program, const Arrays& logits, const std::vector<int64_t>& bases) {
-  EXPECT(int(logits.size()) == program.kinds, std::to_string(program.kinds) + " arrays of logits", logits.size());
-  EXPECT(int(bases.size()) == program.kinds, std::to_string(program.kinds) + " sector bases", bases.size());
-  Logits<In> result;
-  for (size_t q = 0; q < logits.size(); ++q) {
-    EXPECT(logits[q].ndim() == 3, "logits with 3 dimensions (sectors, rows, columns)", logits[q].ndim());
-    result.push_back({typed<In>(logits[q], "logits"), int64_t(logits[q].shape(0)), int64_t(logits[q].shape(1)),
-                      int64_t(logits[q].shape(2)), bases[q]});
-  }
-  return result;
 }
 
 // A walk in the precision of its batch, with the values that it finds.
@@ -238,6 +184,7 @@ NB_MODULE(_kernel, m) {
       .def("backward", &PyWalk::backward, "logits"_a, "bases"_a, "first"_a, "last"_a, "seeds"_a, "flows"_a);
   m.def("network_forward", &network_forward, "rows"_a, "weights"_a, "biases"_a, "threads"_a = 1);
   m.def("network_backward", &network_backward, "rows"_a, "weights"_a, "biases"_a, "gradient"_a, "threads"_a = 1);
+  bind_descent(m);
   bind_normals(m);
   m.def("round_subnormals", &round_subnormals, "on"_a, "threads"_a);
   m.def("instruction_set", &instruction_set);

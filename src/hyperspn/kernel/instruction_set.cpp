@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "arithmetic.hpp"
+#include "descent.hpp"
 #include "normals.hpp"
 
 namespace hyperspn {
@@ -15,6 +16,8 @@ namespace hyperspn {
   extern const Arithmetic<double> double_narrow, double_wide; \
   extern const NormalArithmetic<float> float_normals;         \
   extern const NormalArithmetic<double> double_normals;       \
+  extern const DescentArithmetic<float> float_descent;        \
+  extern const DescentArithmetic<double> double_descent;      \
   }
 DECLARE(baseline)
 #ifdef HYPERSPN_X86
@@ -85,6 +88,14 @@ const NormalArithmetic<float>& normal_arithmetic<float>() {
 template <>
 const NormalArithmetic<double>& normal_arithmetic<double>() {
   return CHOOSE(double_normals);
+}
+template <>
+const DescentArithmetic<float>& descent_arithmetic<float>() {
+  return CHOOSE(float_descent);
+}
+template <>
+const DescentArithmetic<double>& descent_arithmetic<double>() {
+  return CHOOSE(double_descent);
 }
 
 }  // namespace hyperspn

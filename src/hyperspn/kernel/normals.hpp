@@ -1,9 +1,6 @@
 // Numbers under normal distributions and point masses: log-likelihoods, and the gradients of means and deviations.
 #pragma once
 #include <cstdint>
-#include <vector>
-
-#include "threads.hpp"
 
 namespace hyperspn {
 
@@ -21,8 +18,8 @@ struct NormalColumns {
   const int64_t* point;               // (samples, variables), -1 for none
   const bool* missing;                // (samples, variables)
   const Real* point_log_likelihoods;  // (variables, points)
-  std::vector<Normal> normals;        // (variables, members)
-  std::vector<int32_t> row_ptr;       // (variables + 1): the rows of a variable, normals first, then its points
+  const Normal* normals;              // (variables, members)
+  const int32_t* row_ptr;             // (variables + 1): the rows of a variable, normals first, then its points
 };
 
 // On one instruction set.
@@ -39,29 +36,5 @@ struct NormalArithmetic {
 
 template <class Real>
 const NormalArithmetic<Real>& normal_arithmetic();  // on the instruction set in use
-
-// Both are the same for every number of threads.
-template <class Real>
-void normals_forward(const NormalColumns<Real>& columns, Real* out, Real* largest, int threads) {
-  const auto& arithmetic = normal_arithmetic<Real>();
-  const int64_t parts = (columns.samples + arithmetic.most - 1) / arithmetic.most, tasks = columns.variables * parts;
-  run_threads(threads, [&](int thread) {
-    for (int64_t task = tasks * thread / threads; task < tasks * (thread + 1) / threads; ++task) {
-      const int64_t first = task % parts * arithmetic.most, last = first + arithmetic.most, variable = task / parts;
-      arithmetic.forward(columns, int(variable), first, last < columns.samples ? last : columns.samples, out,
-                         largest + variable * columns.samples);
-    }
-  });
-}
-
-template <class Real>
-void normals_backward(const NormalColumns<Real>& columns, const Real* out, const Real* largest, const Real* gradient,
-                      double* parameters, int threads) {
-  run_threads(threads, [&](int thread) {
-    for (int v = thread; v < columns.variables; v += threads)
-      normal_arithmetic<Real>().backward(columns, v, out, largest + v * columns.samples, gradient,
-                                         parameters + int64_t(v) * columns.members * 2);
-  });
-}
 
 }  // namespace hyperspn

@@ -1,0 +1,66 @@
+// A batch and unnormalized weights as Python hands them over.
+#pragma once
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+#include <variant>
+
+#include "arrays.hpp"
+
+namespace hyperspn {
+
+// A batch in either precision, with the arrays that it reads.
+class PyBatch {
+ public:
+  template <class Real>
+  using Pointer = std::unique_ptr<Batch<Real>>;
+  std::variant<Pointer<float>, Pointer<double>> batch;
+
+  PyBatch(const Program& program, Array codes, std::optional<Array> log_likelihoods, const std::string& dtype,
+          int threads)
+      : codes(codes), log_likelihoods(log_likelihoods) {
+    check_threads(threads);
+    if (dtype == "float32")
+      read<float>(program, threads);
+    else if (dtype == "float64")
+      read<double>(program, threads);
+    else
+      throw std::invalid_argument("expected float32 or float64, found " + dtype);
+  }
+
+ private:
+  const Array codes;
+  const std::optional<Array> log_likelihoods;
+
+  template <class In>
+  void read(const Program& program, int threads) {
+    EXPECT(codes.ndim() == 2, "codes with 2 dimensions (variables, samples)", codes.ndim());
+    const int64_t samples = codes.shape(1);
+    expect_shape(codes, {int64_t(program.categories.size()), samples}, "codes");
+    if (codes.dtype() != nb::dtype<int8_t>() && codes.dtype() != nb::dtype<int32_t>())
+      throw std::invalid_argument("expected codes of dtype int8 or int32, found another");
+    const In* dense = nullptr;
+    if (program.dense_rows() > 0) {
+      EXPECT(log_likelihoods, "log-likelihoods with " + std::to_string(program.dense_rows()) + " rows", 0);
+      expect_shape(*log_likelihoods, {program.dense_rows(), samples}, "log-likelihoods");
+      dense = typed<In>(*log_likelihoods, "log-likelihoods");
+    }
+    nb::gil_scoped_release release;
+    batch = std::make_unique<Batch<In>>(program, codes.data(), int(codes.itemsize()), dense, samples, threads);
+  }
+};
+
+template <class In>
+Logits<In> read_logits(const Program& program, const Arrays& logits, const std::vector<int64_t>& bases) {
+  EXPECT(int(logits.size()) == program.kinds, std::to_string(program.kinds) + " arrays of logits", logits.size());
+  EXPECT(int(bases.size()) == program.kinds, std::to_string(program.kinds) + " sector bases", bases.size());
+  Logits<In> result;
+  for (size_t q = 0; q < logits.size(); ++q) {
+    EXPECT(logits[q].ndim() == 3, "logits with 3 dimensions (sectors, rows, columns)", logits[q].ndim());
+    result.push_back({typed<In>(logits[q], "logits"), int64_t(logits[q].shape(0)), int64_t(logits[q].shape(1)),
+                      int64_t(logits[q].shape(2)), bases[q]});
+  }
+  return result;
+}
+
+}  // namespace hyperspn
