@@ -172,6 +172,12 @@ def test_outliers():
     strange = (X["size"] == "large")[:50] != (swapped["weight"] > 150)[:50]
     scores = detector.decision_function(swapped)
     assert scores[:50][strange].mean() < scores[50:].mean()
+    cells = detector.explain(swapped)
+    assert list(cells.columns) == list(X.columns)
+    assert (cells.loc[:49][strange].idxmax(axis=1) == "weight").mean() > 0.5
+    rest = detector.model_.log_likelihood(swapped.assign(size=None))
+    np.testing.assert_allclose(cells["size"], (rest - detector.model_.log_likelihood(swapped)) / np.log(2), atol=1e-6)
+    assert detector.explain(X.assign(size=None))["size"].isna().all()
     assert detector.predict(X.assign(weight=np.float32(1e30)))[0] == -1
     assert np.isfinite(detector.decision_function(X.assign(weight=np.float32(1e30)))).all()
     unseen = detector.score_samples(X.assign(size="huge"))

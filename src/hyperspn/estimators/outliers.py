@@ -100,6 +100,20 @@ class HyperSPNOutlierDetector(OutlierMixin, TableEstimator):
         """1 for rows like the others and -1 for outliers, (rows,)."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
+    def explain(self, X: Any) -> Any:
+        """The surprisal of every cell, -log2 P(cell | rest of its row), in bits: of the kind of X, missing where X is."""
+        import pyarrow as pa
+
+        check_is_fitted(self)
+        table = self._table(X)
+        bits = dict(zip(self.schema_.names, self.model_.surprisal(table).cells.T, strict=True))
+        unknown = np.full(len(table), np.nan)
+        cells = [
+            np.where(table.column(name).is_null(nan_is_null=True), np.nan, bits.get(name, unknown))
+            for name in self._names
+        ]
+        return self._like_numbers(X, pa.table(cells, self._names))
+
 
 def fence(scores: NDArray[np.float64]) -> float:
     """The lower fence of a box plot."""

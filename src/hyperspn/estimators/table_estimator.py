@@ -201,6 +201,16 @@ class TableEstimator(BaseEstimator):
         is_renamed = hasattr(X, "iloc") and named(X) is not X
         return frame.set_axis(X.columns, axis=1) if is_renamed and len(frame.columns) == len(X.columns) else frame
 
+    def _like_numbers(self, X: Any, table: pa.Table) -> Any:
+        """Numbers about the cells of X as a DataFrame of its kind, but not of the types of its columns, or as an array."""
+        import narwhals.stable.v1 as nw
+
+        if not is_frame(X):
+            return as_array(table)
+        other = [f".{name}" for name in table.column_names]
+        frame = nw.from_native(self._like(X, table.rename_columns(other)), eager_only=True)
+        return frame.rename(dict(zip(other, table.column_names, strict=True))).to_native()
+
 
 def is_frame(X: Any) -> bool:
     """Whether X is a DataFrame or a table."""
