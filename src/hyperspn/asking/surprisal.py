@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from math import inf, log, log2, nan
+from math import inf, isinf, log, log2, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -60,6 +60,14 @@ class StrangeCell:
     rarity: float
     expected: str
     is_new: bool = False
+
+    @property
+    def frequency(self) -> str:
+        """The rarity in words, like ``one in 300``."""
+        if self.is_new:
+            return "never seen"
+        rows = inf if isinf(self.rarity) else float(f"{2**self.rarity:.2g}")
+        return "impossible" if isinf(rows) else f"one in {rows:,.0f}" if rows <= 1e9 else "one in over a billion"
 
 
 @dataclass(frozen=True)
@@ -227,4 +235,4 @@ def _value(table: pa.Table, name: str, row: int) -> Any:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{round(value, 9):.4g}" if isinstance(value, float) else str(value)

@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from ..data.writers import printable
-from . import asking, columns, explore, paper, query, questions, scoring, training
+from . import asking, columns, explore, paper, query, questions, report, scoring, training
 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 DEBUG = "--debug"
@@ -35,7 +35,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for commands in (training, columns, query, questions, asking, scoring, explore, paper):
+for commands in (training, columns, query, questions, asking, scoring, report, explore, paper):
     app.add_typer(commands.app)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import isinf
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from ..asking import Explanation, Influence, StrangeCell, StrangeRow, TableModel
+from ..asking import Explanation, Influence, StrangeRow, TableModel
 from .options import QUESTIONS, DataDir, ExcelSafe, Given, Json, Out, Run
 from .output import bar, one_line, print_json, print_table, probability, tell, write_or_print
 from .rows import open_table
@@ -131,16 +130,10 @@ def _opened(model: TableModel, source: str, data_dir: str | None, notes: list[st
 
 def _lines_of_rows(strange: Sequence[StrangeRow]) -> Iterator[list[Any]]:
     for row in strange:
-        cells = [[cell.column, _written(cell.value), cell.expected, _rare(cell)] for cell in row.cells]
+        cells = [[cell.column, _written(cell.value), cell.expected, cell.frequency] for cell in row.cells]
         first, *others = cells or [["", "", "", ""]]
         yield [f"{row.row + 1:,}", f"{row.surprisal:.1f}", *first]
         yield from (["", "", *other] for other in others)
-
-
-def _rare(cell: StrangeCell) -> str:
-    if cell.is_new:
-        return "never seen"
-    return "impossible" if isinf(cell.rarity) else f"one in {float(f'{2**cell.rarity:.2g}'):,.0f}"
 
 
 def _written(value: Any) -> str:

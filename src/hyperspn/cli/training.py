@@ -214,7 +214,7 @@ def _fit(out: Path, arguments: dict[str, Any], splits: Splits, progress: bool) -
 def _judge(splits: Splits) -> Callable[[TableModel], float]:
     """Judges models by how well their samples pass for validation rows."""
     try:
-        from ..experiments.table_quality import c2st  # noqa: F401
+        from ..experiments import table_quality  # noqa: F401
         from ..experiments.tables import judge_by_samples
     except ImportError as error:
         raise ValueError("--choose samples needs more packages: pip install 'hyperspn[tables]'") from error

@@ -8,41 +8,22 @@ from __future__ import annotations
 
 import warnings
 
-from typing import Literal
-
 import numpy as np
 import pandas as pd
 
 from numpy.typing import NDArray
 from sdmetrics.reports import QualityReport
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import mutual_info_score, roc_auc_score, root_mean_squared_error
-from sklearn.model_selection import ParameterGrid, StratifiedKFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import RobustScaler
-from xgboost import XGBClassifier, XGBRegressor
+from sklearn.model_selection import ParameterGrid
+from xgboost import XGBRegressor
 
-Classifier = Literal["xgboost", "logistic"]
+from ..learning.two_sample import align, c2st, numeric_columns, one_hot
 
-FEW_VALUES = 20
-FOLDS, SEED_OF_FOLDS, SEED_OF_REAL, SEED_OF_SAMPLED = 3, 7, 101, 202
 BINS = 10
 TREES = (10, 50, 100)
 GRID = ParameterGrid({"max_depth": [5, 10, 20], "min_child_weight": [1, 10], "gamma": [0.0, 1.0]})
 SMALLEST, LARGEST = 1, 20_000
 POINT_MASS, MANY_ZEROS = 0.01, 0.05
-
-
-def align(real: pd.DataFrame, *others: pd.DataFrame) -> list[pd.DataFrame]:
-    """All tables with the columns of the first, which decides what is a number.
-
-    A column of numbers with fractions, or with more than 20 different values, is numeric; all others are categories,
-    and a hole is one more of them.
-    """
-    numeric = [name for name in real.columns if _is_numeric(real[name])]
-    return [_spell(table[list(real.columns)], real, numeric) for table in (real, *others)]
 
 
 def quality(
@@ -74,7 +55,7 @@ def shape_and_trend(real: pd.DataFrame, sampled: pd.DataFrame) -> tuple[float, f
     All pairs count, as in the version of sdmetrics that the published values are from; since 0.27 it would leave out pairs
     that hardly depend on each other.
     """
-    kinds = {name: {"sdtype": "numerical" if name in _numeric(real) else "categorical"} for name in real.columns}
+    kinds = {name: {"sdtype": "numerical" if name in numeric_columns(real) else "categorical"} for name in real.columns}
     report = QualityReport()
     report.real_correlation_threshold = report.real_association_threshold = 0
     metadata = {"tables": {"rows": {"columns": kinds}}, "relationships": []}
@@ -83,21 +64,6 @@ def shape_and_trend(real: pd.DataFrame, sampled: pd.DataFrame) -> tuple[float, f
         report.generate({"rows": real}, {"rows": sampled}, metadata, verbose=False)
     scores = report.get_properties().set_index("Property")["Score"]
     return float(scores["Column Shapes"]), float(scores["Column Pair Trends"])
-
-
-def c2st(
-    real: pd.DataFrame, sampled: pd.DataFrame, classifier: Classifier = "xgboost", rows: int | None = None
-) -> float:
-    """Classifier two-sample test: ``1 - (2 max(AUC, 1/2) - 1)`` of telling real from sampled rows, over three folds.
-
-    1 if they cannot be told apart, 0 if they always can. There are equally many of both, by default as many as possible.
-    Tables are often ordered by time or class, so rows are shuffled with other seeds than the folds.
-    """
-    rows = rows or min(len(real), len(sampled))
-    chosen = [real.sample(rows, random_state=SEED_OF_REAL), sampled.sample(rows, random_state=SEED_OF_SAMPLED)]
-    x, y = _one_hot(pd.concat(chosen, ignore_index=True)), np.repeat([1, 0], rows)
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=SEED_OF_FOLDS).split(x, y)
-    return 2 - 2 * float(np.mean([max(0.5, _auc(classifier, x, y, *fold)) for fold in folds]))
 
 
 def wnmis(real: pd.DataFrame, sampled: pd.DataFrame) -> float:
@@ -117,8 +83,8 @@ def utility(sampled: pd.DataFrame, test: pd.DataFrame, target: str) -> float:
     The options of the trees are chosen on a ninth of the sampled rows. Before its logarithm is taken, a number is moved
     into 1 to 20,000. Rows of one class only are worth nothing: 1/2.
     """
-    regress = target in _numeric(test)
-    x, x_test = np.split(_one_hot(pd.concat([sampled, test], ignore_index=True).drop(columns=target)), [len(sampled)])
+    regress = target in numeric_columns(test)
+    x, x_test = np.split(one_hot(pd.concat([sampled, test], ignore_index=True).drop(columns=target)), [len(sampled)])
     y, y_test = (_target(table[target], regress, test[target].max()) for table in (sampled, test))
     valid, train = np.split(np.random.default_rng(0).permutation(len(x)), [len(x) // 9])
     if not regress and min(len(np.unique(y[part])) for part in (train, valid)) < 2:
@@ -149,64 +115,18 @@ def zeros(real: pd.DataFrame, sampled: pd.DataFrame) -> dict[str, tuple[float, f
 def values_outside(train: pd.DataFrame, sampled: pd.DataFrame) -> int:
     """How many sampled numbers are negative where no training value is, or above a largest one that is a point mass."""
     count = 0
-    for name in _numeric(train):
+    for name in numeric_columns(train):
         known, drawn = train[name].dropna(), sampled[name]
         count += int((drawn < 0).sum()) if known.min() >= 0 else 0
         count += int((drawn > known.max()).sum()) if (known == known.max()).mean() >= POINT_MASS else 0
     return count
 
 
-def _is_numeric(column: pd.Series) -> bool:
-    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
-        return False
-    return bool(column.nunique() > FEW_VALUES or (column.dropna() % 1 != 0).any())
-
-
-def _spell(table: pd.DataFrame, real: pd.DataFrame, numeric: list[str]) -> pd.DataFrame:
-    """A table with numbers as floats, and with categories as text that is spelled in one way."""
-    columns = {}
-    for name in real.columns:
-        kind = real[name].dtype
-        is_number = pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind)
-        columns[name] = table[name].astype(float) if is_number else table[name].astype(str)
-        if name not in numeric:
-            columns[name] = columns[name].astype(str)
-            if set(map(str.lower, real[name].astype(str).unique())) == {"true", "false"}:
-                columns[name] = columns[name].str.lower()
-    return pd.DataFrame(columns).reset_index(drop=True)
-
-
-def _numeric(table: pd.DataFrame) -> list[str]:
-    return list(table.select_dtypes(float).columns)
-
-
-def _one_hot(table: pd.DataFrame) -> NDArray[np.float32]:
-    """Numbers as they are, and one column for each category: (rows, features)."""
-    numeric = _numeric(table)
-    return pd.get_dummies(table[numeric + [name for name in table.columns if name not in numeric]]).to_numpy(np.float32)
-
-
-def _auc(
-    classifier: Classifier,
-    x: NDArray[np.float32],
-    y: NDArray[np.int64],
-    train: NDArray[np.intp],
-    test: NDArray[np.intp],
-) -> float:
-    model = XGBClassifier()
-    if classifier == "logistic":
-        model = make_pipeline(SimpleImputer(), RobustScaler(), LogisticRegression())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the published protocol stops after 100 steps
-        model.fit(x[train], y[train])
-    return float(roc_auc_score(y[test], model.predict_proba(x[test])[:, 1]))
-
-
 def _codes(real: pd.DataFrame, table: pd.DataFrame) -> list[NDArray[np.int64]]:
     """Each column as whole numbers: its bins between the least and the greatest real number, or its categories."""
     codes = []
     for name in real.columns:
-        if name in _numeric(real):
+        if name in numeric_columns(real):
             edges, values = np.linspace(real[name].min(), real[name].max(), BINS + 1), table[name].to_numpy()
             inside = (values >= edges[0]) & (values <= edges[-1])
             codes.append(np.where(inside, np.searchsorted(edges[1:-1], values), BINS))

@@ -157,7 +157,7 @@ def train(run: TableRun, folder: Path, data_dir: str | None, threads: int) -> tu
 
 def judge_by_samples(valid: pd.DataFrame) -> Callable[[Any], float]:
     """A judge of models: how well their samples pass for validation rows, by the classifier two-sample test."""
-    from .table_quality import c2st
+    from ..learning.two_sample import c2st
 
     def judge(model: Any) -> float:
         model.frame = valid

@@ -1,4 +1,4 @@
-"""Pages: the explorer of a model, for the browser."""
+"""Pages: the explorer of a model, for the browser, and the report on it."""
 
 from .page import Explorer
 

@@ -1,0 +1,54 @@
+"""The command that writes a report on a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..asking import TableModel
+from ..data import is_table
+from ..data.tables import TABLES
+from ..files import write
+from .options import QUESTIONS, DataDir, Run, Seed
+from .output import tell
+from .rows import open_table, splits_of
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel=QUESTIONS)
+def report(
+    run: Run,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A .html file; else report.html in the folder.")
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    seed: Seed = 0,
+    data_dir: DataDir = None,
+) -> None:
+    """Write one page that shows whether a model can be trusted: real rows beside sampled ones, and strange rows.
+
+    The page needs no network. It shows the shares of real values and cells of the strangest rows, so that it is as private
+    as the table.
+
+    Example: hyperspn report runs/people --out people.html
+    """
+    from ..explorer.report import report as make_report
+
+    model = TableModel.load(run)
+    splits, source, notes = splits_of(model, data_dir), model.circuit.notes["data"], list[str]()
+    if is_table(source) or source in TABLES:
+        reading = model.circuit.notes.get("reading", {})
+        table = open_table(source, data_dir, missing_values=reading.get("missing_values"), notes=notes)
+    else:
+        table = model.schema.decode(splits.test)
+    tell(notes)
+    path = out or (run if run.is_dir() else run.parent) / "report.html"
+    write(path, make_report(model, splits, table, title=Path(source).stem, seed=seed).encode())
+    print(path)
+    if open_page:
+        import webbrowser
+
+        webbrowser.open(path.resolve().as_uri())
