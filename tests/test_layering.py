@@ -25,7 +25,7 @@ MAY_USE = {
     "learning": "data structures weights leaves engines circuits kernel",
     "asking": "data structures weights leaves engines circuits learning",
     "estimators": "data circuits learning asking",
-    "explorer": "data weights leaves circuits asking",
+    "explorer": "data weights leaves circuits learning asking",
     "experiments": "data structures weights leaves engines circuits learning asking estimators",
     "cli": "data structures weights leaves engines circuits learning asking estimators explorer experiments",
 }
