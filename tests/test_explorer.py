@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from hyperspn import EiNet, TableModel
+from hyperspn.data import read_table
 from hyperspn.data.columns import Column
 from hyperspn.data.schema import Schema
 from hyperspn.explorer import page as pages
@@ -73,9 +74,35 @@ def test_a_notebook_shows_the_page(model, tmp_path):
 def test_the_command_writes_one_file(run, people, tmp_path):
     code, said, _ = run(f"explore {people[0]}/run --out {tmp_path}/people.html")
     assert code == 0
-    assert "no row of the table is in it" in said
+    assert "no row of the table in it" in said
     header, _ = content((tmp_path / "people.html").read_text(encoding="utf-8"))
     assert header["run"] == f"{people[0]}/run"
+
+
+def test_rows_only_if_asked_for(run, people, model, tmp_path):
+    path = tmp_path / "people.html"
+    code, said, _ = run(f"explore {people[0]}/run --out {path} --with-rows")
+    assert code == 0
+    assert "400 rows of the table in it" in said
+    header, unpacked = content(path.read_text(encoding="utf-8"))
+    assert header["with_rows"]
+    table = read_table(people[0] / "people.csv")
+    surprisal = model.surprisal(table)
+    sizes = {"f4": 4, "f8": 8, "u1": 1, "i2": 2, "i4": 4}
+    at = len(unpacked) - sum(entry["count"] * sizes[entry["type"]] for entry in header["arrays"])
+    rows = {}
+    for entry in header["arrays"]:
+        size, count = sizes[entry["type"]], entry["count"]
+        shuffled = np.frombuffer(unpacked, np.uint8, size * count, at).reshape(size, count)
+        dtype = f"{entry['type'][0]}{size}"
+        rows[entry["name"]] = np.ascontiguousarray(shuffled.T).view(dtype).ravel()
+        at += size * count
+    np.testing.assert_array_equal(rows["rows.codes"].reshape(400, -1), model.schema.encode(table))
+    np.testing.assert_allclose(rows["rows.bits"], surprisal.rows, rtol=1e-6)
+    marked = rows["rows.strange"] >= 0
+    assert marked.any()
+    np.testing.assert_array_equal(rows["rows.strange"][marked], surprisal.rarity.argmax(1)[marked])
+    assert "rows.codes" not in {entry["name"] for entry in content(model.explore().html)[0]["arrays"]}
 
 
 def test_a_large_page_is_served(run, people, monkeypatch):

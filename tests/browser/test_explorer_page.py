@@ -8,6 +8,8 @@ from threading import Thread
 
 import pytest
 
+from hyperspn.data import read_table
+from hyperspn.data.tables import find_table
 from hyperspn.explorer.serve import Server
 
 SHOWN = 0.00051  # percentages have one decimal
@@ -190,6 +192,24 @@ def test_two_columns_and_rows(opened, penguins, tmp_path):
     lines = (tmp_path / "rows.csv").read_text().splitlines()
     assert len(lines) == 11
     assert all(line.split(",")[6] == "male" for line in lines[1:])
+
+
+def test_matching_rows_the_strangest_first(opened, penguins, tmp_path):
+    model, _ = penguins
+    table = read_table(find_table("penguins")[""])
+    model.explore(rows=table).save(tmp_path / "rows.html")
+    tab = opened(tmp_path / "rows.html", "#given=island%3DDream%2C+body_mass_g%3E4000")
+    tab.page.get_by_role("button", name="Rows").click()
+    found = tab.page.get_by_role("region", name="matching rows").locator("tbody tr")
+    found.first.wait_for()
+    frame = table.to_pandas()
+    frame["body_mass_g"] = frame["body_mass_g"].astype(float)
+    like = (frame["island"] == "Dream") & (frame["body_mass_g"] > 4000)
+    assert f"{like.sum()} of {len(frame)} rows match" in tab.page.locator("dialog").inner_text()
+    strangest = frame[like].iloc[model.surprisal(table).rows[like].argmax()]
+    shown = found.first.locator("td").all_inner_texts()
+    assert (shown[0], float(shown[5])) == (strangest["species"], strangest["body_mass_g"])
+    assert found.locator("td.strange").count() > 0
 
 
 def test_the_same_question_on_the_command_line_and_in_python(opened, penguins):

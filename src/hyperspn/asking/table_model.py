@@ -69,14 +69,15 @@ class TableModel:
         self.circuit.notes = {**self.circuit.notes, "schema": self.schema.to_dict()}
         self.circuit.save(path)
 
-    def explore(self) -> Explorer:
+    def explore(self, rows: Any = None) -> Explorer:
         """The explorer: a page that shows every column, and how it changes with what is known.
 
-        A notebook shows it; ``explore().save("people.html")`` writes it into one file. No row of the table is in it.
+        A notebook shows it; ``explore().save("people.html")`` writes it into one file. No row of a table is in it, unless
+        rows are given: a DataFrame, table or array.
         """
         from ..explorer import Explorer
 
-        return Explorer.of(self)
+        return Explorer.of(self, rows)
 
     def __repr__(self) -> str:
         return f"TableModel of {', '.join(self.schema.names)}"

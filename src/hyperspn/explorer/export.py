@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..asking import TableModel
 from ..circuits import Circuit
+from ..data import table_of
 from ..data.columns import Column
 from ..leaves import Categorical, Gaussian, Numeric
 from ..weights import DirectWeights, FactoredWeights, HyperWeights
@@ -27,7 +28,12 @@ TYPES = {"float32": "f4", "float64": "f8", "uint8": "u1", "int16": "i2", "int32"
 Arrays = dict[str, NDArray]
 
 
-def pack(model: TableModel, with_weights: bool = True, more: Mapping[str, Any] | None = None, **arrays: NDArray) -> str:
+def pack(
+    model: TableModel,
+    with_weights: bool = True,
+    more: Mapping[str, Any] | None = None,
+    arrays: Mapping[str, NDArray] | None = None,
+) -> str:
     """A model as text: a header in JSON and arrays, in gzip, in base64.
 
     Arguments:
@@ -36,7 +42,7 @@ def pack(model: TableModel, with_weights: bool = True, more: Mapping[str, Any] |
         more: Further entries of the header.
         arrays: Further arrays.
     """
-    packed = {name: _compact(array) for name, array in (_arrays(model, with_weights) | arrays).items()}
+    packed = {name: _compact(array) for name, array in {**_arrays(model, with_weights), **(arrays or {})}.items()}
     header = {
         **summary(model),
         "columns": [describe(column) for column in model.schema.columns],
@@ -47,6 +53,17 @@ def pack(model: TableModel, with_weights: bool = True, more: Mapping[str, Any] |
     text = json.dumps(header, allow_nan=False).encode()
     parts = [len(text).to_bytes(4, "little"), text, *(_shuffled(array) for array in packed.values())]
     return base64.b64encode(gzip.compress(b"".join(parts), 9, mtime=0)).decode()
+
+
+def encode_rows(model: TableModel, frame: Any, notes: list[str] | None = None) -> Arrays:
+    """The rows of a table as arrays for `pack`: codes and numbers, the surprisal of each in bits, and its rarest cell.
+
+    That is -1 where no cell is rarer than one in two.
+    """
+    table = table_of(frame)
+    bits, _, rarity = model.surprisal(table, notes)
+    strange = np.where(rarity.max(1, initial=0) > 1, rarity.argmax(1), -1)
+    return {"rows.codes": model.schema.encode(table), "rows.bits": bits.astype(np.float32), "rows.strange": strange}
 
 
 def check(circuit: Circuit) -> None:

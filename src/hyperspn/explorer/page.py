@@ -15,7 +15,7 @@ from typing import Any
 
 from ..asking import TableModel
 from ..files import write
-from .export import check, pack
+from .export import check, encode_rows, pack
 
 FOLDER = Path(__file__).parent
 EVALUATOR = ("normal", "scales", "circuit", "values", "events", "columns", "distributions", "evaluator", "worker")
@@ -24,16 +24,25 @@ MODULE = re.compile(r"^import [^;]*;\n|^export (?=async|class|const|function)", 
 LARGEST = 8_000_000
 
 
-def page(model: TableModel, more: Mapping[str, Any] | None = None, served: bool = False) -> str:
+def page(
+    model: TableModel,
+    more: Mapping[str, Any] | None = None,
+    served: bool = False,
+    rows: Any = None,
+    notes: list[str] | None = None,
+) -> str:
     """The page of a model.
 
     Arguments:
         model: The model.
         more: Further entries of its header.
         served: Whether a server evaluates the circuit; else the page does.
+        rows: A table whose rows the page shall contain; by default it contains none.
+        notes: A list to which sentences about that table are added.
     """
     check(model.circuit)
-    packed = pack(model, not served, {**(more or {}), "served": served})
+    header = {**(more or {}), "served": served, "with_rows": rows is not None}
+    packed = pack(model, not served, header, None if rows is None else encode_rows(model, rows, notes))
     parts = {"style": _text("page.css"), "evaluator": _script(EVALUATOR), "page": _script(PAGE)}
     filled = {**parts, "model": packed, "policy": _policy(parts, served)}
     return re.sub(r"{(\w+)}", lambda match: filled[match[1]], _text("page.html"))
@@ -50,8 +59,8 @@ class Explorer:
     html: str
 
     @classmethod
-    def of(cls, model: TableModel) -> Explorer:
-        return cls(page(model))
+    def of(cls, model: TableModel, rows: Any = None) -> Explorer:
+        return cls(page(model, rows=rows))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the page into one file, which opens in any browser."""

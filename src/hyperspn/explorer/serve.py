@@ -78,10 +78,12 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, model: TableModel, more: Mapping[str, Any] | None = None, port: int = 0) -> None:
+    def __init__(
+        self, model: TableModel, more: Mapping[str, Any] | None = None, port: int = 0, rows: Any = None
+    ) -> None:
         super().__init__((ADDRESS, port), Handler)
         self.token = secrets.token_urlsafe(24)
-        self.content = page(model, more, served=True).encode()
+        self.content = page(model, more, served=True, rows=rows).encode()
         self.answers = Answers(model)
 
     @property
