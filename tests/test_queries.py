@@ -458,3 +458,18 @@ def test_queries_leave_nothing_behind_and_work_in_inference_mode():
     assert not circuit.marginals(x, holes).requires_grad
     assert all(parameter.grad is None for parameter in circuit.parameters())
     assert all(torch.equal(value, before[name]) for name, value in circuit.state_dict().items())
+
+
+@pytest.mark.parametrize("engine", ["layered", "native"])
+def test_weights_learn_from_events(engine):
+    """The gradient of log P(x_0 in {0, 2}, rest) is that of log (p(0, rest) + p(2, rest))."""
+    circuit = SPN(3, 2, leaves=[Categorical(3), Categorical(2), Categorical(2)], replicas=2, engine=engine).double()
+    circuit = sharpened(circuit)
+    rows = torch.tensor([[0.0, 1.0, 0.0], [2.0, 1.0, 0.0]], dtype=torch.float64)
+    event = circuit.read(rows[:1], events=[{0: [1.0, 0.0, 1.0]}])
+    parameters = [parameter for parameter in circuit.parameters() if parameter.requires_grad]
+    found = torch.autograd.grad(circuit.log_prob(event)[0], parameters)
+    expected = torch.autograd.grad(circuit.log_prob(rows).logsumexp(0), parameters)
+    assert max(part.abs().max() for part in expected) > 0.01
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)

@@ -227,7 +227,10 @@ def most_probable_bound(model: Parts, x: Rows | Evidence, missing: Rows | None =
 def _root_values(model: Parts, evidence: Evidence, weights: WeightSource) -> Tensor:
     """The log-values of all roots, (batch, roots)."""
     if evidence.events:
-        return model.engine.log_values_of(model.leaves.log_prob(evidence), weights)
+        leaf_log_probs = model.leaves.log_prob(evidence)
+        if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in weights.parameters()):
+            return model.engine.upward(leaf_log_probs, weights)[0]  # so that weights get gradients, too
+        return model.engine.log_values_of(leaf_log_probs, weights)
     return model.engine.log_values(evidence, model.leaves, weights)
 
 
