@@ -148,7 +148,7 @@ def test_data_parallel_circuits_and_em_in_a_loop_of_one_s_own(together, one_thre
 KILLED = """
 import os, signal
 from hyperspn.cli import start
-from hyperspn.learning.train import Training
+from hyperspn.learning.steps import Training
 learn = Training.learn
 def killed(self, step):
     if step == 25 and os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":

@@ -18,7 +18,7 @@ import torch
 from ..checks import did_you_mean
 from ..data import like, table_of, write_table
 from ..data.frames import standard_table
-from ..data.pieces import Piece, find_files, pieces_of, read_piece
+from ..data.pieces import Piece, pieces_of, read_piece
 from ..files import write
 from .table_model import TableModel
 
@@ -162,9 +162,8 @@ def score_files(
     """
     import joblib
 
-    files, folder = find_files(source), Path(out)
-    parts = [part for path in files for part in _parts(path, folder / _short(path, files))]
-    _check_arguments(folder, scorer, files)
+    parts, folder = list(_parts(pieces_of(source), Path(out))), Path(out)
+    _check_arguments(folder, scorer, {piece.path for part in parts for piece in part.pieces})
     done = [part for part in parts if part.out.exists()]
     yield from done
     work = joblib.delayed(_score)
@@ -177,20 +176,15 @@ def score_files(
         raise ChildProcessError("a worker was killed: run the same command again to resume") from error
 
 
-def _parts(path: str, out: Path) -> Iterator[Part]:
-    pieces = pieces_of(path)
-    for number, (_, group) in enumerate(groupby(pieces, key=lambda piece: piece.first // PART)):
-        yield Part(tuple(group), out.with_name(f"{out.name}.{number:05}.parquet"))
+def _parts(pieces: Sequence[Piece], folder: Path) -> Iterator[Part]:
+    for name, of_file in groupby(pieces, key=lambda piece: piece.name):
+        for number, (_, group) in enumerate(groupby(of_file, key=lambda piece: piece.first // PART)):
+            yield Part(tuple(group), folder / f"{name}.{number:05}.parquet")
 
 
-def _short(path: str, files: Sequence[str]) -> str:
-    """The name of a file below the folder that all of them share."""
-    return os.path.relpath(path, os.path.commonpath([os.path.dirname(os.path.abspath(file)) for file in files]))
-
-
-def _check_arguments(folder: Path, scorer: Scorer, files: Sequence[str]) -> None:
+def _check_arguments(folder: Path, scorer: Scorer, files: Collection[str]) -> None:
     """Keeps what was asked in the folder, and refuses to mix it with something else."""
-    stats = {file: [os.stat(file).st_size, os.stat(file).st_mtime_ns] for file in files}
+    stats = {file: [os.stat(file).st_size, os.stat(file).st_mtime_ns] for file in sorted(files)}
     asked = {"question": scorer.question, "column": scorer.column, "keep": list(scorer.keep)}
     model = None if isinstance(scorer.run, TableModel) else _changed(scorer.run)
     text = json.dumps({**asked, "model": model, "files": stats}, indent=1)

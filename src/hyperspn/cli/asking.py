@@ -11,6 +11,7 @@ import typer
 
 from ..asking import TableModel
 from ..data import is_table, load_splits, write_table
+from ..data.streams import in_memory
 from ..data.tables import TABLES
 from .options import QUESTIONS, DataDir, ExcelSafe, Given, Image, Json, Out, Run, Seed, Split, integers
 from .output import print_values, tell, write_or_print
@@ -50,7 +51,7 @@ def evaluate(
 def _log_likelihoods(model: TableModel, data: str | None, split: Split, data_dir: str | None) -> np.ndarray:
     """The log-likelihoods of a table's rows, or of a split of the training table, (rows,)."""
     if data is None:
-        return model.log_likelihood_of_rows(getattr(splits_of(model, data_dir), split.value))
+        return model.log_likelihood_of_rows(in_memory(getattr(splits_of(model, data_dir), split.value)))
     if not is_table(data) and data not in TABLES:
         seed = model.circuit.notes["seed"]
         return model.log_likelihood_of_rows(getattr(load_splits(data, seed, (), data_dir), split.value))

@@ -15,6 +15,7 @@ import typer
 from ..asking import Categories, Joint, Numbers, TableModel
 from ..data.events import Known, Likely, as_known
 from ..data.parsing import OPERATORS, parse_evidence
+from ..data.streams import in_memory
 from .options import QUESTIONS, DataDir, Given, Json, Out, Run
 from .output import bar, one_line, print_json, print_table, probability, tell, write_or_print
 from .rows import count_matches, open_table, splits_of
@@ -109,7 +110,7 @@ def _header(model: TableModel, of: str, given: str, count: bool, data_dir: str |
         header |= {"log_p_given": chance.log_p, "given_has": of_given, "p_given": p, "rows": chance.rows}
         header["of_rows"] = model.num_rows
     if count:
-        x = splits_of(model, data_dir).train
+        x = in_memory(splits_of(model, data_dir).train)
         header["counted"] = count_matches(model.schema, given, x)
         header["of_rows"] = len(x)
     return header

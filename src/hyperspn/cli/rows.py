@@ -14,6 +14,7 @@ from ..data import Schema, Splits, load_splits, read_table
 from ..data.events import as_known
 from ..data.parsing import parse_evidence
 from ..data.readers import STANDARD_INPUT
+from ..data.streams import Stream
 from ..data.tables import TABLES, find_table
 from ..learning.checkpoint import table_digest
 from .output import tell
@@ -30,7 +31,10 @@ def open_table(source: str, data_dir: str | None = None, **reading: Any) -> pa.T
 
 def digests(splits: Splits) -> list[str]:
     """Short names of the contents of train, valid and test rows."""
-    return [table_digest(torch.from_numpy(np.ascontiguousarray(rows))) for rows in splits[1:4]]
+    return [
+        rows.digest() if isinstance(rows, Stream) else table_digest(torch.from_numpy(np.ascontiguousarray(rows)))
+        for rows in splits[1:4]
+    ]
 
 
 def splits_of(model: TableModel, data_dir: str | None = None) -> Splits:

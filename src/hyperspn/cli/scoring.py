@@ -13,7 +13,7 @@ import typer
 
 from ..asking import TableModel
 from ..asking.scoring import QUESTIONS, Scorer, score_files
-from ..data.pieces import find_files, pieces_of
+from ..data.pieces import pieces_of
 from .options import QUESTIONS as PANEL
 from .options import Json, MissingValues, Run, words
 from .output import print_json
@@ -45,7 +45,7 @@ def score(
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     TableModel.load(run)
-    start, total = perf_counter(), sum(piece.rows for path in find_files(rows) for piece in pieces_of(path))
+    start, total = perf_counter(), sum(piece.rows for piece in pieces_of(rows))
     scorer = Scorer(os.path.abspath(run), question.value, of, tuple(keep or ()))
     columns = (TextColumn("rows {task.completed:,} of {task.total:,}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), disable=as_json) as bar:

@@ -14,6 +14,8 @@ import typer
 
 from ..asking import TableModel, fit_splits
 from ..data import Schema, Splits, is_table, load_splits
+from ..data.pieces import is_files
+from ..data.streams import Stream, in_memory
 from ..data.tables import TABLES as NAMED_TABLES
 from ..learning import distributed
 from ..learning.checkpoint import LOG, MODEL
@@ -53,7 +55,10 @@ TRAINING = (
 
 @app.command(rich_help_panel=TABLES)
 def train(
-    data: Annotated[str, typer.Argument(help="A table (.csv, .parquet ...; - for standard input), or a data set.")],
+    data: Annotated[
+        str,
+        typer.Argument(help="A table (.csv, .parquet ...; - for standard input), a folder of tables, or a data set."),
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the model; the same again resumes.")],
     model: Annotated[ModelName, typer.Option(help="HyperSPN (default) or plain SPN.")] = ModelName.hyperspn,
     recipe: Annotated[
@@ -145,7 +150,7 @@ def train(
 def _train(arguments: dict[str, Any], out: Path, data_dir: str | None, as_json: bool, verbose: bool) -> None:
     start = perf_counter()
     candidates(arguments["model"], arguments["recipe"])
-    splits = _load(arguments, data_dir)
+    splits = distributed.first(lambda: _load(arguments, data_dir))
     if not as_json:
         tell(splits.notes)
         print(_summary(splits))
@@ -165,7 +170,8 @@ def _tell(report: dict[str, Any], splits: Splits, out: Path, data: str, as_json:
         print_json(report)
         return
     _show(report)
-    for command in suggestions(splits.schema, str(out), data, splits.train):
+    data = "-" if isinstance(splits.train, Stream) else data
+    for command in suggestions(splits.schema, str(out), data, in_memory(splits.train)):
         print(f"  {one_line(command)}")
 
 
@@ -184,7 +190,7 @@ def _load(arguments: dict[str, Any], data_dir: str | None) -> Splits:
     data, reading = arguments["data"], {name: arguments[name] for name in READING if arguments[name] is not None}
     asked = wishes(arguments["kind"], arguments["bounds"], arguments["missing_as_data"])
     given = [name.replace("_", "-") for name in (*reading, *(name for name, value in asked.items() if value))]
-    if given and not is_table(data) and data not in NAMED_TABLES:
+    if given and not is_table(data) and not is_files(data) and data not in NAMED_TABLES:
         raise ValueError(f"expected a table for --{given[0].removesuffix('s')}, found the data set {data!r}")
     return load_splits(data, arguments["seed"], arguments["drop"], data_dir, **reading, **asked)
 
@@ -269,8 +275,8 @@ def _report(model: TableModel, splits: Splits, out: Path) -> dict[str, Any]:
     rows = (splits.valid, splits.test)
     means = {
         "model": [model.log_likelihood_of_rows(x) for x in rows],
-        "chow_liu_tree": chow_liu_tree(splits.schema, splits.train, *rows),
-        "independent_columns": independent_columns(splits.schema, splits.train, *rows),
+        "chow_liu_tree": chow_liu_tree(splits.schema, in_memory(splits.train), *rows),
+        "independent_columns": independent_columns(splits.schema, in_memory(splits.train), *rows),
     }
     table = {
         name: {part: float(values.mean()) for part, values in zip(("valid", "test"), both, strict=True)}

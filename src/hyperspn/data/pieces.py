@@ -24,6 +24,7 @@ class Piece(NamedTuple):
 
     Arguments:
         path: The file.
+        name: Its name below the folder of all files.
         start: The number of the row group, or the byte where the lines begin.
         stop: One more, or the byte where they end.
         first: The number of the first row in the file.
@@ -31,6 +32,7 @@ class Piece(NamedTuple):
     """
 
     path: str
+    name: str
     start: int
     stop: int
     first: int
@@ -64,9 +66,14 @@ def _tables_in(folder: str) -> list[str]:
     return sorted(str(path) for path in Path(folder).rglob("*") if path.suffix.lower() in FORMATS)
 
 
-def pieces_of(path: str) -> list[Piece]:
-    """The pieces of a file, without those that have no rows."""
-    pieces = _row_groups(path) if suffix_of(path) == ".parquet" else _blocks(path)
+def pieces_of(source: str | os.PathLike[str]) -> list[Piece]:
+    """The pieces of all files (see `find_files`), without those that have no rows."""
+    files = find_files(source)
+    root = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in files])
+    pieces: list[Piece] = []
+    for path in files:
+        name = Path(os.path.relpath(path, root)).as_posix()
+        pieces += _row_groups(path, name) if suffix_of(path) == ".parquet" else _blocks(path, name)
     return [piece for piece in pieces if piece.rows]
 
 
@@ -82,7 +89,7 @@ def read_piece(piece: Piece, drop: Collection[str] = (), missing_values: Collect
         raise ValueError(f"{piece.path}: {error}") from error
 
 
-def _row_groups(path: str) -> Iterator[Piece]:
+def _row_groups(path: str, name: str) -> Iterator[Piece]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -93,7 +100,7 @@ def _row_groups(path: str) -> Iterator[Piece]:
     first = 0
     for group in range(footer.num_row_groups):
         rows = footer.row_group(group).num_rows
-        yield Piece(path, group, group + 1, first, rows)
+        yield Piece(path, name, group, group + 1, first, rows)
         first += rows
 
 
@@ -108,7 +115,7 @@ def _read_rows(piece: Piece) -> pa.Table:
         raise ValueError(f"expected a Parquet file, found another or a damaged one ({error})") from error
 
 
-def _blocks(path: str) -> Iterator[Piece]:
+def _blocks(path: str, name: str) -> Iterator[Piece]:
     """Cuts a text file at ends of lines that are not within quotes."""
     with open(path, "rb") as file:
         start = len(file.readline())
@@ -120,10 +127,10 @@ def _blocks(path: str) -> Iterator[Piece]:
             rest = lines[end:]
             if end:
                 rows = _count_rows(path, lines[:end])
-                yield Piece(path, start, start + end, first, rows)
+                yield Piece(path, name, start, start + end, first, rows)
                 first, start = first + rows, start + end
         if rest:
-            yield Piece(path, start, start + len(rest), first, _count_rows(path, rest))
+            yield Piece(path, name, start, start + len(rest), first, _count_rows(path, rest))
 
 
 def _last_end(lines: bytes) -> int:

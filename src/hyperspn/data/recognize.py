@@ -52,13 +52,39 @@ def recognize(
             and others are errors, or left out as well with "unusable".
         notes: A list to which sentences are added that the user may want to read.
     """
+    is_train = np.full(len(table), train is None)
+    is_train[[] if train is None else train] = True
+    return recognize_values(
+        dict(zip(table.column_names, table.columns, strict=True)),
+        is_train,
+        categories,
+        numeric_strings,
+        kinds=kinds,
+        bounds=bounds,
+        missing_as_data=missing_as_data,
+        leave_out=leave_out,
+        notes=notes,
+    )
+
+
+def recognize_values(
+    table: Mapping[str, pa.ChunkedArray],
+    train: NDArray[np.bool_] | None = None,
+    categories: Mapping[str, Sequence[Any]] | None = None,
+    numeric_strings: bool = True,
+    *,
+    kinds: Mapping[str, str] | None = None,
+    bounds: Mapping[str, Bounds] | None = None,
+    missing_as_data: bool | Collection[str] = False,
+    leave_out: bool = True,
+    notes: list[str] | None = None,
+) -> Schema:
+    """The same for columns of values by name, of which all count, or those where `train` is true."""
     notes = [] if notes is None else notes
     categories, kinds, bounds = categories or {}, kinds or {}, bounds or {}
     listed = missing_as_data if isinstance(missing_as_data, Collection) else ()
     for name in (*listed, *categories, *kinds, *bounds):
-        check_known(name, table.column_names)
-    is_train = np.full(len(table), train is None)
-    is_train[[] if train is None else train] = True
+        check_known(name, list(table))
 
     def column(name: str, values: pa.ChunkedArray) -> tuple[Column | str, list[str]]:
         """The column, or why it is left out, and notes."""
@@ -72,6 +98,7 @@ def recognize(
         )
         told: list[str] = []
         try:
+            is_train = np.full(len(values), True) if train is None else train
             return Values(name, without_nan(values), is_train, wish, told).column(), told
         except UnsuitableError as reason:
             if not leave_out:
@@ -79,8 +106,7 @@ def recognize(
             return str(reason), [*told, f"column {name!r} is left out: {reason}"]
 
     columns, left_out = [], []
-    recognized_columns = in_threads(column, table.column_names, table.columns)
-    for name, (recognized, told) in zip(table.column_names, recognized_columns, strict=True):
+    for name, (recognized, told) in zip(table, in_threads(column, table.keys(), table.values()), strict=True):
         notes += told
         if isinstance(recognized, Column):
             columns.append(recognized)

@@ -14,9 +14,11 @@ from ..checks import did_you_mean
 from . import datasets
 from .arrays import numbers_of
 from .columns import Column
+from .pieces import is_files
 from .readers import READERS, check_known, is_table, read_table
 from .recognize import recognize
 from .schema import Schema
+from .streams import Stream, load_files
 from .tables import TABLES, find_table
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ SHARES = (0.7, 0.1, 0.2)
 class Splits(NamedTuple):
     """A data set as a circuit sees it: three arrays, each (rows, variables), and what their columns mean.
 
+    The training rows of files that are read in parts are a stream.
+
     Arguments:
         schema: The columns.
         train: The rows to learn.
@@ -38,7 +42,7 @@ class Splits(NamedTuple):
     """
 
     schema: Schema
-    train: np.ndarray
+    train: np.ndarray | Stream
     valid: np.ndarray
     test: np.ndarray
     weights: tuple[NDArray[np.float64], ...] | None = None
@@ -61,7 +65,8 @@ def load_splits(
     """Reads a table of the user's own, and splits it by the seed; or a data set by its name or folder.
 
     Arguments:
-        source: A table (see `read_table`), the name of a real table, or whatever `datasets.load_dataset` takes.
+        source: A table (see `read_table`), a folder or pattern of them (see `load_files`), the name of a real table, or
+            whatever `datasets.load_dataset` takes.
         seed: Determines the split of a table, or the data of a built-in set.
         drop: Columns of a table to leave out.
         data_dir: Where to look for data sets.
@@ -75,6 +80,12 @@ def load_splits(
     if source in TABLES:
         paths = find_table(source, data_dir)
         source, test = str(paths.get("", paths.get("train"))), test or (str(paths["test"]) if "test" in paths else None)
+    elif is_files(source) and source not in datasets.BENCHMARKS:
+        if valid or test or weight:
+            raise ValueError(
+                f"expected no table of held-out rows and no weights with several files, found them with {source}"
+            )
+        return _load_files(source, seed, drop, missing_values, schema, wishes)
     elif not is_table(source) or source in datasets.BENCHMARKS:
         return _load_dataset(source, seed, drop, data_dir)
     notes: list[str] = []
@@ -88,6 +99,19 @@ def load_splits(
             table, heavy[i] = _read(other, drop, missing_values, weight, notes)
             parts[i] = schema.encode(table, notes=notes)
     return Splits(schema, parts[0], parts[1], parts[2], tuple(heavy) if weight else None, tuple(notes))
+
+
+def _load_files(
+    source: str,
+    seed: int,
+    drop: Sequence[str],
+    missing_values: Collection[str] | None,
+    schema: Schema | None,
+    wishes: dict[str, Any],
+) -> Splits:
+    notes: list[str] = []
+    train, valid, test = load_files(source, seed, drop, missing_values, schema, notes, **wishes)
+    return Splits(train.schema, train, valid, test, None, tuple(notes))
 
 
 def split(rows: int, seed: int = 0, shares: Sequence[float] = SHARES) -> list[NDArray[np.intp]]:

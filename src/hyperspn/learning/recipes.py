@@ -14,6 +14,7 @@ from ..checks import did_you_mean, whole
 from ..circuits.circuit import Circuit
 from ..circuits.models import SPN, HyperSPN, countable
 from ..data import Schema
+from ..data.streams import Stream, in_memory
 from ..leaves import Categorical, LeafFamily, Numeric
 from ..structures import RegionGraph, binary_trees, chow_liu
 from . import distributed
@@ -90,7 +91,7 @@ class Recipe(NamedTuple):
 
     def train(
         self,
-        train: np.ndarray,
+        train: np.ndarray | Stream,
         valid: np.ndarray | None = None,
         leaves: Sequence[LeafFamily] | None = None,
         *,
@@ -105,7 +106,9 @@ class Recipe(NamedTuple):
 
         Arguments are those of `build`, `schedule` and `fit`, and the `notes` that the circuit and its file carry.
         """
-        circuit = distributed.first(lambda: self.build(train, leaves, seed))
+        if isinstance(train, Stream) and given.get("optimizer") == "em" and given.get("batch_size") is None:
+            raise ValueError("expected a batch size and a step size for EM on files, found none: all rows are too many")
+        circuit = distributed.first(lambda: self.build(in_memory(train), leaves, seed))
         circuit.notes = dict(notes or {})
         schedule = self.schedule(*train.shape, **given)
         if part < 1:
@@ -190,7 +193,7 @@ class Trained(NamedTuple):
 
 def search(
     recipes: Mapping[str, Recipe],
-    train: np.ndarray,
+    train: np.ndarray | Stream,
     valid: np.ndarray | None,
     leaves: Sequence[LeafFamily] | None = None,
     *,
@@ -205,7 +208,7 @@ def search(
 
     Arguments:
         recipes: The candidates, by name.
-        train: The rows to learn, (rows, variables).
+        train: The rows to learn, (rows, variables), or a stream of them.
         valid: The rows that decide; a single recipe does without.
         leaves: The families of leaf distributions; by default those of binary variables.
         judge: Tells how good a trained circuit is; by default its value on the validation rows counts.

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..circuits.circuit import Circuit
+from ..data.streams import Stream
 from ..kernel import rounded_subnormals
 from ..leaves.evidence import Evidence
 from ..weights.source import WeightSource
@@ -37,7 +38,7 @@ class Training:
 
     Arguments:
         circuit: The circuit, which is changed.
-        train: The rows to learn.
+        train: The rows to learn, or a stream of them.
         valid: The rows that decide, if any.
         weights: Writes the weights while the circuit learns.
         learner: The optimizer.
@@ -50,7 +51,7 @@ class Training:
     def __init__(
         self,
         circuit: Circuit,
-        train: Evidence,
+        train: Evidence | Stream,
         valid: Evidence | None,
         weights: WeightSource,
         learner: Optimizer | EM,
@@ -66,13 +67,13 @@ class Training:
             seed,
             conditional,
         )
-        self.shown = train[batch_rows(len(train), EVALUATED_ROWS, seed, step=0)]
+        shown = circuit.read(train.sample) if isinstance(train, Stream) else train
+        self.shown = shown[batch_rows(len(shown), EVALUATED_ROWS, seed, step=0)]
         self.rates = [] if isinstance(learner, EM) else [group["lr"] for group in learner.param_groups]
 
     def learn(self, step: int) -> None:
         """One step of the optimizer, on a batch of its own."""
-        rows = batch_rows(len(self.train), self.batch_size, self.seed, step)
-        batch = self.train[rows[distributed.part(len(rows))]]
+        batch = self._batch(step)
         if isinstance(self.learner, EM):
             _log_prob(self.learner.step, batch, step, self.weights)
             return
@@ -94,6 +95,14 @@ class Training:
             raise FloatingPointError(_not_finite("parameters that are not", step))
         means = {"train": self._mean(self.shown, step), "valid": self._mean(self.valid, step)}
         return distributed.first(lambda: {"step": step, **means, "seconds": perf_counter() - start})
+
+    def _batch(self, step: int) -> Evidence:
+        """What this process learns from at a step: its part of the batch."""
+        if isinstance(self.train, Stream):
+            values = self.train.batch(self.batch_size, step)
+            return self.circuit.read(values[distributed.part(len(values))])
+        rows = batch_rows(len(self.train), self.batch_size, self.seed, step)
+        return self.train[rows[distributed.part(len(rows))]]
 
     def _mean(self, rows: Evidence | None, step: int) -> float | None:
         if rows is None:

@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 
 from ..checks import number, whole
 from ..circuits.circuit import Circuit
+from ..data.streams import Stream
 from ..leaves.evidence import Evidence, Rows, as_tensor
 from ..weights.source import WeightSource
 from . import distributed
@@ -46,7 +47,7 @@ ByGroup = float | Mapping[str, float]
 
 def fit(
     circuit: Circuit,
-    train: Rows,
+    train: Rows | Stream,
     valid: Rows | None = None,
     *,
     steps: int = 4000,
@@ -90,10 +91,10 @@ def fit(
 
     Arguments:
         circuit: The circuit, which is changed.
-        train: The rows to learn, (rows, variables).
+        train: The rows to learn, (rows, variables), or a stream of them (see `data.streams`).
         valid: The rows by which the best step is chosen; without them it is the last one.
         steps: The number of steps.
-        batch_size: The number of rows in a batch: drawn without replacement, anew at each step.
+        batch_size: The number of rows in a batch: drawn without replacement, anew at each step; of a stream, the next ones.
         evaluate_every: The number of steps between evaluations.
         patience: After how many evaluations without a better validation value to stop; None for never.
         optimizer: "adam", or "em" for circuits with direct weights.
@@ -139,6 +140,8 @@ def fit(
     if conditional is not None:
         settings |= {"discriminative_weight": conditional.weight, "target": target}
     _check_idle(settings, optimizer)
+    if isinstance(train, Stream) and sample_weight is not None:
+        raise ValueError("expected rows that count alike in a stream, found weights of them")
     if patience is not None and valid is None:
         raise ValueError("expected validation rows for early stopping, found patience without them")
 
@@ -149,7 +152,7 @@ def fit(
     learner = EM(circuit, step_size, pseudocount) if optimizer == "em" else _adam(circuit, weight_decay, learning_rate)
     training = Training(
         circuit,
-        _read(circuit, train, "train", sample_weight),
+        train if isinstance(train, Stream) else _read(circuit, train, "train", sample_weight),
         None if valid is None else _read(circuit, valid, "valid", valid_weight),
         _regularize(circuit, softening, dropout, seed),
         learner,
@@ -247,9 +250,11 @@ def _regularize(circuit: Circuit, softening: float, dropout: float, seed: int) -
     return Dropout(weights, circuit.sectors, dropout, seed) if dropout else weights
 
 
-def _digests(circuit: Circuit, train: Rows, valid: Rows | None, *weights: ArrayLike | None) -> dict[str, Any]:
-    tables = {"train": train, "valid": valid}
-    digests = {name: None if rows is None else table_digest(as_tensor(rows, name)) for name, rows in tables.items()}
+def _digests(circuit: Circuit, train: Rows | Stream, valid: Rows | None, *weights: ArrayLike | None) -> dict[str, Any]:
+    digests = {
+        "train": train.digest() if isinstance(train, Stream) else table_digest(as_tensor(train, "train")),
+        "valid": None if valid is None else table_digest(as_tensor(valid, "valid")),
+    }
     for name, importance in zip(("sample_weight", "valid_weight"), weights, strict=True):
         if importance is not None:
             digests[name] = table_digest(torch.as_tensor(np.asarray(importance, np.float64)))
