@@ -81,7 +81,11 @@ def job() -> Iterator[None]:
         yield
         return
     with _peers():
-        group.init_process_group()
+        store, place, processes = next(group.rendezvous("env://"))
+        is_one_machine = os.environ["GROUP_WORLD_SIZE"] == "1"  # where a restart may find the addresses of those before it
+        attempt = os.environ["TORCHELASTIC_RESTART_COUNT"] if is_one_machine else ""
+        store = group.PrefixStore(f"attempt {attempt}", store)
+        group.init_process_group(store=store, rank=place, world_size=processes)
     try:
         if rank() == 0:
             yield
