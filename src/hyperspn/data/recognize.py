@@ -76,7 +76,7 @@ def recognize_values(
     kinds: Mapping[str, str] | None = None,
     bounds: Mapping[str, Bounds] | None = None,
     missing_as_data: bool | Collection[str] = False,
-    leave_out: bool = True,
+    leave_out: bool | Literal["unusable"] = True,
     notes: list[str] | None = None,
 ) -> Schema:
     """The same for columns of values by name, of which all count, or those where `train` is true."""

@@ -12,6 +12,8 @@ import torch
 
 from torch import Tensor
 from torch import distributed as group
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 T = TypeVar("T")
 
@@ -81,10 +83,8 @@ def job() -> Iterator[None]:
         yield
         return
     with _peers():
-        store, place, processes = next(group.rendezvous("env://"))
-        is_one_machine = os.environ["GROUP_WORLD_SIZE"] == "1"  # where a restart may find the addresses of those before it
-        attempt = os.environ["TORCHELASTIC_RESTART_COUNT"] if is_one_machine else ""
-        store = group.PrefixStore(f"attempt {attempt}", store)
+        store, place, processes = next(rendezvous("env://"))
+        store = PrefixStore(f"attempt {_attempt()}", store)
         group.init_process_group(store=store, rank=place, world_size=processes)
     try:
         if rank() == 0:
@@ -94,6 +94,11 @@ def job() -> Iterator[None]:
                 yield
     finally:
         group.destroy_process_group()
+
+
+def _attempt() -> str:
+    """Which start of the job this is: on one machine, a restart would find the addresses of the processes before it."""
+    return os.environ["TORCHELASTIC_RESTART_COUNT"] if os.environ["GROUP_WORLD_SIZE"] == "1" else ""
 
 
 @contextmanager
