@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..asking import StrangeRow, TableModel
 from ..data import Splits, table_of
+from ..data.streams import in_memory
 from ..learning.baselines import chow_liu_tree, independent_columns
 from .charts import bars, heat_map, histogram
 from .comparison import ColumnComparison, compare_columns, dependence
@@ -50,7 +51,8 @@ def report(model: TableModel, splits: Splits, frame: Any, title: str = "A model 
         title: What the page is called.
         seed: Determines the samples.
     """
-    real = splits.train[np.random.default_rng(seed).permutation(len(splits.train))[:MOST_ROWS]]
+    train = in_memory(splits.train)
+    real = train[np.random.default_rng(seed).permutation(len(train))[:MOST_ROWS]]
     sampled = model.sample_rows(MOST_ROWS, seed=seed)
     quality = Quality(_likelihoods(model, splits), _c2st(model, real, sampled))
     sections = [
@@ -71,8 +73,8 @@ def _likelihoods(model: TableModel, splits: Splits) -> dict[str, tuple[float, fl
             is_possible &= ~column.impossible(x[:, v])
         parts.append(x[is_possible])
     answers = {
-        "independent columns": independent_columns(model.schema, splits.train, *parts),
-        "one Chow-Liu tree, no hidden states": chow_liu_tree(model.schema, splits.train, *parts),
+        "independent columns": independent_columns(model.schema, in_memory(splits.train), *parts),
+        "one Chow-Liu tree, no hidden states": chow_liu_tree(model.schema, in_memory(splits.train), *parts),
         "this model": [model.log_likelihood_of_rows(x) for x in parts],
     }
     return {name: (_mean(valid), _mean(test)) for name, (valid, test) in answers.items()}
