@@ -12,7 +12,7 @@ from conftest import QUICK
 
 from hyperspn import TableModel
 from hyperspn.data import load_splits
-from hyperspn.learning.recipes import RECIPES
+from hyperspn.learning.recipes import QUALITIES
 
 SMALL = "--recipe chow-liu --replicas 2 --steps 40 --evaluate-every 20"
 
@@ -50,15 +50,15 @@ def test_train_and_evaluate_agree(run, people):
     assert (valid["rows"], valid["log_likelihood"]) == (40, pytest.approx(trained["valid"], rel=1e-5))
 
 
-def test_the_recipe_is_the_best_of_three_rounds_of_trials(people):
+def test_the_recipe_is_the_best_of_all_trials(people):
     folder, trained = people
-    names, best = list(RECIPES["hyperspn"]), []
-    for label, steps, remaining in (("short", 15, 3), ("long", 60, 2), ("full", 150, 1)):
+    names, best = [name for name in QUALITIES["good"].tables if name != "forest"], []
+    for label, steps, remaining in (("long", 60, 2), ("full", 150, 1)):
         assert {path.name for path in (folder / "run" / "trials" / label).iterdir()} == set(names)
         values = {}
         for name in names:
             lines = (folder / "run" / "trials" / label / name / "log.jsonl").read_text().splitlines()
-            assert json.loads(lines[-1])["step"] == steps
+            assert json.loads(lines[-1])["step"] in (steps, steps // 2)  # a hopeless recipe stops early
             values[name] = max(json.loads(line)["valid"] for line in lines)
             best.append((values[name], name, lines))
         names = sorted(values, key=values.get, reverse=True)[:remaining]

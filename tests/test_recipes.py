@@ -7,7 +7,10 @@ from worlds import all_worlds
 import hyperspn
 
 from hyperspn import Categorical, Gaussian
-from hyperspn.learning.recipes import PRIOR, RECIPES, Recipe, search
+from hyperspn.data import recognize, table_of
+from hyperspn.learning.history import Progress
+from hyperspn.learning.recipes import PRIOR, QUALITIES, RECIPES, Recipe, candidates, leaf_families
+from hyperspn.learning.search import search, trials
 from hyperspn.weights.direct import DirectWeights
 from hyperspn.weights.factored import FactoredWeights
 from hyperspn.weights.hyper import HyperWeights
@@ -123,3 +126,61 @@ def test_a_search_over_another_run_is_refused_before_it_trains(tmp_path, monkeyp
     with pytest.raises(ValueError, match="found train"):
         search(recipes, pairs(50, 2), pairs(50, 1), folder=folders["abc"], **options)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_the_quality_decides_what_is_tried():
+    mixed = [Categorical(2), Categorical(3)]
+    assert list(candidates("hyperspn", "auto")) == list(QUALITIES["good"].binary)
+    for quality in QUALITIES:
+        large = candidates("hyperspn", "auto", quality, 10_000, mixed)
+        assert set(large) == set(QUALITIES[quality].tables)
+        assert not any("forest" in name for name in candidates("hyperspn", "auto", quality, 1000, mixed))
+    assert list(candidates("hyperspn", "forest", "fast", 10, mixed)) == ["forest"]
+    assert candidates("spn", "auto", "best", 10_000, mixed).keys() == {"chow-liu", "forest"}
+    with pytest.raises(ValueError, match="expected quality fast, good, best, found 'god'; did you mean good"):
+        candidates("hyperspn", "auto", "god")
+    recipe = Recipe("chow-liu", "factored")
+    assert recipe.schedule(10_000, 200, effort=2)["steps"] == 2 * recipe.schedule(10_000, 200)["steps"]
+    assert recipe._replace(learning_rate=0.1).schedule(100, 2)["learning_rate"] == {"heads": 0.1}
+
+
+def test_time_that_is_over_ends_the_search_with_the_best_so_far(tmp_path):
+    recipes = {name: Recipe(layer_size=1, replicas=1) for name in "abcd"}
+    found = list(trials(recipes, pairs(50), pairs(50, 1), minutes=0, steps=400, progress=False, folder=tmp_path))
+    assert [trained.name for trained in found] == ["a"]
+    assert found[0].history.steps == [0]
+    assert found[0].history.stopped_early
+    assert (tmp_path / "trials" / "short" / "a" / "model.safetensors").exists()
+    assert search(recipes, pairs(50), pairs(50, 1), minutes=0, steps=400, progress=False).name == "a"
+
+
+def test_a_hopeless_recipe_stops_early():
+    recipes = {"trees": Recipe("chow-liu", "direct", replicas=2), "alone": Recipe(layer_size=1, replicas=1)}
+    trees, alone = trials(recipes, pairs(300), pairs(100, 1), steps=200, progress=False)
+    assert not trees.history.stopped_early
+    assert alone.history.stopped_early
+    assert alone.value < trees.value
+    entries = [{"step": step, "valid": value} for step, value in ((0, -9.0), (50, -4.0), (100, -3.0))]
+    progress = Progress(False)
+    assert not progress.is_hopeless(entries[:2], 100)
+    progress.rival = entries
+    for value, expected in ((-4.9, False), (-5.1, True)):
+        assert progress.is_hopeless([entries[0], {"step": 100, "valid": value}], 200) is expected
+
+
+def test_one_progress_bar_names_the_stages(capsys):
+    recipes = {name: Recipe(layer_size=1, replicas=1) for name in ("one", "two")}
+    search(recipes, pairs(50), pairs(50, 1), steps=20)
+    shown = capsys.readouterr().err
+    assert "two, full round: train" in " ".join(shown.split())
+    assert "40/40" in shown
+
+
+def test_a_table_of_numbers_is_learned_by_a_forest():
+    rows = np.random.default_rng(0).normal(size=(200, 2)).round(2)
+    schema = recognize(table_of(rows, ["a", "b"]))
+    x = schema.encode(table_of(rows, ["a", "b"]))
+    recipe = RECIPES["hyperspn"]["forest"]._replace(layer_size=4, replicas=3)
+    circuit, history = recipe.train(x, x, leaf_families(schema, 8), steps=30, progress=False)
+    assert history.best_valid > history.valid[0]
+    assert circuit.log_prob(x).isfinite().all()

@@ -30,6 +30,7 @@ NAMES = {
     "datasets": {"load": "datasets.load_dataset"},
     "images": {"load": "images.load_images"},
     "learning": {"warm_start": "start_from_clusters"},
+    "recipes": {"search": "learning.search.search"},
 }
 
 

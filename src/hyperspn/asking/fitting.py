@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..data import Splits, recognize, split, table_of
-from ..learning.recipes import Trained, candidates, leaf_families, search
+from ..learning.recipes import QUALITIES, candidates, leaf_families
+from ..learning.search import Trained, search
 from .table_model import TableModel
 
 VALID_SHARE = 0.1
@@ -27,6 +28,8 @@ def fit_table(
     names: Sequence[str] | None = None,
     model: str = "hyperspn",
     recipe: str = "auto",
+    quality: str = "good",
+    minutes: float | None = None,
     sample_weight: ArrayLike | None = None,
     validation_fraction: float = VALID_SHARE,
     seed: int = 0,
@@ -41,7 +44,9 @@ def fit_table(
         valid: Rows by which the best model is chosen; by default a part of the table.
         names: The names of the columns of an array.
         model: "hyperspn", whose weights a small network writes, or "spn", with one parameter per weight.
-        recipe: The name of a recipe, or "auto", which tries several (see `recipes.search`).
+        recipe: The name of a recipe, or "auto", which tries several (see `search`).
+        quality: How much to try: "fast", "good" or "best" (see `QUALITIES`).
+        minutes: After how long to return the best so far, which then depends on the speed of the machine.
         sample_weight: How much each row counts, (rows,).
         validation_fraction: That part, at least one row; with 0, or with a single row in all, the last step counts.
         seed: Determines everything that is random.
@@ -57,6 +62,38 @@ def fit_table(
         >>> model.distribution("color", given="size=1.5").column
         'color'
     """
+    splits = _splits(frame, valid, names, sample_weight, validation_fraction, seed, options)
+    options |= {"model": model, "recipe": recipe, "quality": quality, "minutes": minutes}
+    trained = fit_splits(splits, seed=seed, folder=folder, progress=progress, **options)
+    template = frame if hasattr(frame, "columns") or hasattr(frame, "schema") else None
+    learned = TableModel(trained.circuit, splits.schema, template)
+    learned.history = trained.history
+    return learned
+
+
+def fit_splits(splits: Splits, *, judge: Callable[[TableModel], float] | None = None, **options: Any) -> Trained:
+    """Searches for the best recipe on the rows of a table; its circuit's notes hold the schema and what is given.
+
+    Validation rows outside the bounds of a column, which no model can explain, do not count; where none are left, the
+    recipe "auto" is "learned". A judge tells how good a model is, in place of its likelihood of the validation rows.
+    """
+    schema = splits.schema
+    return search(
+        judge=None if judge is None else lambda circuit: judge(TableModel(deepcopy(circuit), schema)),
+        **_search_options(splits, **options),
+    )
+
+
+def _splits(
+    frame: Any,
+    valid: Any,
+    names: Sequence[str] | None,
+    sample_weight: ArrayLike | None,
+    validation_fraction: float,
+    seed: int,
+    options: dict[str, Any],
+) -> Splits:
+    """The encoded rows of a table to learn from and to choose by; takes what is asked of columns out of the options."""
     table = table_of(frame, names)
     wishes = {name: options.pop(name) for name in list(options) if name in WISHES}
     rows = np.arange(len(table))
@@ -72,28 +109,19 @@ def fit_table(
         of_rows = np.asarray(sample_weight, np.float64)
         of_valid = np.ones(len(validation)) if held_out is None else of_rows[held_out]
         weights = (of_rows[train], of_valid, np.ones(0))
-    splits = Splits(schema, x[train], validation, x[:0], weights)
-    trained = fit_splits(splits, model, recipe, seed=seed, folder=folder, progress=progress, **options)
-    template = frame if hasattr(frame, "columns") or hasattr(frame, "schema") else None
-    learned = TableModel(trained.circuit, schema, template)
-    learned.history = trained.history
-    return learned
+    return Splits(schema, x[train], validation, x[:0], weights)
 
 
-def fit_splits(
+def _search_options(
     splits: Splits,
     model: str = "hyperspn",
     recipe: str = "auto",
+    quality: str = "good",
     *,
-    judge: Callable[[TableModel], float] | None = None,
     notes: dict[str, Any] | None = None,
     **options: Any,
-) -> Trained:
-    """Searches for the best recipe on the rows of a table; its circuit's notes hold the schema and what is given.
-
-    Validation rows outside the bounds of a column, which no model can explain, do not count; where none are left, the
-    recipe "auto" is "learned". A judge tells how good a model is, in place of its likelihood of the validation rows.
-    """
+) -> dict[str, Any]:
+    """What to search with: recipes that suit the table, its rows, and options."""
     schema, sizes = splits.schema, {name: options.pop(name) for name in list(options) if name in SIZES}
     possible = np.ones(len(splits.valid), bool)
     for variable, column in enumerate(schema.columns):
@@ -105,15 +133,16 @@ def fit_splits(
     if not possible.any():
         recipe = UNJUDGED if recipe == "auto" else recipe
         options |= {"patience": None, "valid_weight": None}
-    return search(
-        candidates(model, recipe, **sizes),
-        splits.train,
-        splits.valid[possible] if possible.any() else None,
-        leaf_families(schema),
-        judge=None if judge is None else lambda circuit: judge(TableModel(deepcopy(circuit), schema)),
-        notes={"schema": schema.to_dict(), "rows": len(splits.train), **(notes or {})},
+    leaves = leaf_families(schema)
+    return {
+        "recipes": candidates(model, recipe, quality, len(splits.train), leaves, **sizes),
+        "train": splits.train,
+        "valid": splits.valid[possible] if possible.any() else None,
+        "leaves": leaves,
+        "effort": QUALITIES[quality].effort,
+        "notes": {"schema": schema.to_dict(), "rows": len(splits.train), **(notes or {})},
         **options,
-    )
+    }
 
 
 WISHES = ("kinds", "bounds", "missing_as_data", "categories", "numeric_strings", "leave_out")

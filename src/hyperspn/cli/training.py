@@ -13,13 +13,14 @@ from typing import Annotated, Any
 import typer
 
 from ..asking import TableModel, fit_splits
+from ..checks import number
 from ..data import Schema, Splits, is_table, load_splits
 from ..data.pieces import is_files
 from ..data.streams import Stream, in_memory
 from ..data.tables import TABLES as NAMED_TABLES
 from ..learning import distributed
 from ..learning.checkpoint import LOG, MODEL
-from ..learning.recipes import RECIPES, candidates
+from ..learning.recipes import QUALITIES, RECIPES, candidates
 from .options import (
     EXPERT,
     TABLES,
@@ -49,7 +50,7 @@ READING = ("valid", "test", "weight", "missing_values")
 TRAINING = (
     *("layer_size", "replicas", "embedding_dim", "features", "hidden", "steps", "batch_size", "evaluate_every"),
     *("patience", "optimizer", "learning_rate", "weight_decay", "annealing", "step_size", "pseudocount", "dropout"),
-    *("softening", "seed"),
+    *("softening", "seed", "model", "recipe", "quality", "minutes"),
 )
 
 
@@ -75,6 +76,10 @@ def train(
     choose: Annotated[
         Chooser, typer.Option(help="By what to choose the best model: validation likelihood, or its samples.")
     ] = Chooser.likelihood,
+    quality: Annotated[str, typer.Option(help=f"How much to try: {', '.join(QUALITIES)}.")] = "good",
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop after so many minutes with the best so far: not reproducible.")
+    ] = None,
     seed: Seed = 0,
     as_json: Json = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show what the model consists of.")] = False,
@@ -149,7 +154,9 @@ def train(
 
 def _train(arguments: dict[str, Any], out: Path, data_dir: str | None, as_json: bool, verbose: bool) -> None:
     start = perf_counter()
-    candidates(arguments["model"], arguments["recipe"])
+    candidates(arguments["model"], arguments["recipe"], arguments["quality"])
+    if (minutes := arguments["minutes"]) is not None:
+        number("minutes", minutes)
     splits = distributed.first(lambda: _load(arguments, data_dir))
     if not as_json:
         tell(splits.notes)
@@ -163,6 +170,11 @@ def _train(arguments: dict[str, Any], out: Path, data_dir: str | None, as_json: 
             print(trained.circuit, file=sys.stderr if as_json else sys.stdout)
         report = _report(trained, splits, out) | {"seconds": round(perf_counter() - start, 1), "finished": is_finished}
         _tell(report, splits, out, arguments["data"], as_json)
+        if minutes is not None:
+            again = f"without it, --recipe {trained.recipe} is"
+            print(
+                f"what --minutes ends depends on the machine's speed and is not reproducible; {again}", file=sys.stderr
+            )
 
 
 def _tell(report: dict[str, Any], splits: Splits, out: Path, data: str, as_json: bool) -> None:
@@ -208,9 +220,7 @@ def _fit(out: Path, arguments: dict[str, Any], splits: Splits, progress: bool) -
     if arguments["choose"] == "samples":
         options["judge"] = _judge(splits)
     try:
-        trained = fit_splits(
-            splits, arguments["model"], arguments["recipe"], notes=notes, folder=out, progress=progress, **options
-        )
+        trained = fit_splits(splits, notes=notes, folder=out, progress=progress, **options)
     except KeyboardInterrupt:
         print("hyperspn: interrupted: run the same command again to resume", file=sys.stderr)
         raise typer.Exit(130) from None

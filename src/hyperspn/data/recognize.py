@@ -46,7 +46,7 @@ def recognize(
         numeric_strings: Whether strings that look like numbers are numbers, as in a CSV file, or categories.
         kinds: For some columns what they are: numeric, categorical, date (or the format of its dates, like %d/%m/%Y), drop.
         bounds: For some columns the smallest and the largest possible value, None for no bound. By default it is 0 below if
-            no value is negative, and above the largest value if that is 1 or 100 or has more than 1 % of the rows.
+            no value is negative, and above the largest value if that is 1 or 100 or a point mass.
         missing_as_data: Whether "missing" is a value like others, for all columns with holes or for those listed.
         leave_out: Whether columns may be left out; else those with a single value are categories, row numbers are numbers,
             and others are errors, or left out as well with "unusable".

@@ -197,12 +197,10 @@ def decimals_of(values: FloatArray) -> int | None:
 def bounds_of(values: FloatArray) -> tuple[float | None, float | None]:
     """The bounds that training values suggest: 0 below if none is negative, above the largest if it is a cap.
 
-    That is one which is 1 or 100, or as frequent as a point mass. Where numbers are continuous it is a point mass: else the
-    density at the bound would be 0.
+    That is a point mass; or 1 or 100, but not where numbers are continuous: the density at the bound would be 0.
     """
     largest = float(values.max())
-    is_cap = largest in (1.0, 100.0) or (values == largest).sum() > max(POINT_SHARE * len(values), POINT_ROWS)
-    is_cap = is_cap and (decimals_of(values) is not None or largest in _points(np.sort(values)))
+    is_cap = largest in _points(np.sort(values)) or (largest in (1.0, 100.0) and decimals_of(values) is not None)
     return (0.0 if values.min() >= 0 else None), (largest if is_cap else None)
 
 

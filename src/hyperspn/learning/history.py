@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from time import monotonic
+from typing import NamedTuple
 
 from .checkpoint import LogEntry
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
+MINIMUM = 0.2  # of the steps, before a run may be hopeless
 
 
 class History(NamedTuple):
@@ -23,6 +23,11 @@ class History(NamedTuple):
     best_valid: float | None
     seconds: float
     stopped_early: bool
+
+    @property
+    def entries(self) -> list[LogEntry]:
+        """The steps with their validation values."""
+        return [{"step": step, "valid": value} for step, value in zip(self.steps, self.valid, strict=True)]
 
 
 def is_over(evaluations: list[LogEntry], steps: int, patience: int | None) -> bool:
@@ -54,18 +59,71 @@ def as_history(evaluations: list[LogEntry], steps: int) -> History:
     )
 
 
-def progress_bar(visible: bool, stage: str) -> Progress:
-    """A bar for steps, on standard error."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+class Progress:
+    """How far one run is, or several that are stages of one search: a bar on standard error, and when to stop.
 
-    columns = (
-        TextColumn(f"{stage}: step" if stage else "step", markup=False),
-        MofNCompleteColumn(),
-        BarColumn(),
-        TextColumn("{task.description}"),
-    )
-    return Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=not visible)
+    Arguments:
+        visible: Whether the bar is shown.
+        steps: The number of steps of all stages together.
+        minutes: After how many minutes to stop; None for never.
+    """
+
+    def __init__(self, visible: bool = True, steps: int = 1, minutes: float | None = None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("steps"),
+        )
+        self._bar = Bar(*columns, TimeRemainingColumn(), console=Console(stderr=True), disable=not visible)
+        self._task = self._bar.add_task("", total=steps)
+        self._deadline = None if minutes is None else monotonic() + 60 * minutes
+        self._stage, self._done = "", 0
+        self.rival: list[LogEntry] = []
+
+    def __enter__(self) -> Progress:  # noqa: PYI034
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the time may be over at all."""
+        return self._deadline is not None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return self._deadline is not None and monotonic() >= self._deadline
+
+    def begin(self, stage: str) -> None:
+        """A run begins."""
+        self._stage = f"{stage}: " if stage else ""
+
+    def show(self, step: int, evaluations: list[LogEntry]) -> None:
+        """The run has reached a step."""
+        text = f"{self._stage}{summary(evaluations)}"
+        self._bar.update(self._task, completed=self._done + step, description=text)
+
+    def end(self, steps: int) -> None:
+        """The run is over, and with it this many steps."""
+        self._done += steps
+        self._bar.update(self._task, completed=self._done)
+
+    def is_hopeless(self, evaluations: list[LogEntry], steps: int) -> bool:
+        """Whether not even twice the progress that the best run so far made from this point on would make this one better."""
+        if not self.rival or not evaluations or not MINIMUM * steps <= evaluations[-1]["step"] < steps:
+            return False
+        part, end = evaluations[-1]["step"] / steps, self.rival[-1]["step"]
+        there = [entry["valid"] for entry in self.rival if entry["step"] <= part * end]
+        best = max(entry["valid"] for entry in self.rival)
+        return best_evaluation(evaluations)["valid"] + 2 * (best - max(there)) < best
 
 
 def summary(evaluations: list[LogEntry]) -> str:
@@ -75,4 +133,4 @@ def summary(evaluations: list[LogEntry]) -> str:
     last, best = evaluations[-1], best_evaluation(evaluations)
     if last["valid"] is None:
         return f"train {last['train']:.3f}"
-    return f"train {last['train']:.3f}  valid {last['valid']:.3f}  best {best['valid']:.3f} at {best['step']}"
+    return f"train {last['train']:.3f}  valid {last['valid']:.3f}  best {best['valid']:.3f}"

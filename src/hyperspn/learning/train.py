@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,12 +24,9 @@ from ..weights.source import WeightSource
 from . import distributed
 from .checkpoint import Folder, LogEntry, Parameters, circuit_digest, copy_parameters, meaning, table_digest
 from .em import EM
-from .history import History, as_history, best_evaluation, is_over, progress_bar, summary
+from .history import History, Progress, as_history, best_evaluation, is_over
 from .regularizers import Dropout, Softening
 from .steps import Conditional, Training
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 IDLE: dict[str, dict[str, float | None]] = {  # what an optimizer does not use, and must be left at
     "adam": {"step_size": 1.0, "pseudocount": 0.0},
@@ -68,7 +65,7 @@ def fit(
     valid_weight: ArrayLike | None = None,
     seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
-    progress: bool = True,
+    progress: bool | Progress = True,
     stage: str = "",
 ) -> History:
     """Learns the parameters of a circuit, and leaves it with the best ones on the validation rows.
@@ -112,7 +109,7 @@ def fit(
         valid_weight: How much each validation row counts, (rows,).
         seed: Determines batches and dropout.
         folder: Where to keep the run, if anywhere.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a progress bar; or that of a search, which may end the run before its last step.
         stage: What the progress bar says before its numbers.
 
     Example:
@@ -162,15 +159,20 @@ def fit(
         conditional,
     )
     run = Folder(folder, arguments()) if folder is not None and distributed.rank() == 0 else None
-    with progress_bar(progress and distributed.rank() == 0, stage) as bar:
-        evaluations = _train(training, run, steps, evaluate_every, patience, bar)
+    if isinstance(progress, Progress):
+        progress.begin(stage)
+        evaluations = _train(training, run, steps, evaluate_every, patience, progress)
+    else:
+        with Progress(progress and distributed.rank() == 0, steps) as bar:
+            bar.begin(stage)
+            evaluations = _train(training, run, steps, evaluate_every, patience, bar)
     if run:
         run.finish(circuit)
     return as_history(evaluations, steps)
 
 
 def _train(
-    training: Training, run: Folder | None, steps: int, evaluate_every: int, patience: int | None, bar: Progress
+    training: Training, run: Folder | None, steps: int, evaluate_every: int, patience: int | None, progress: Progress
 ) -> list[LogEntry]:
     """Learns step by step from where the run stopped, and leaves the circuit with the best parameters."""
     circuit, learner = training.circuit, training.learner
@@ -179,18 +181,19 @@ def _train(
     start = perf_counter() - seconds
     try:
         with run.alone() if run else nullcontext():
-            task = bar.add_task(summary(evaluations), total=steps, completed=max(step, 0))
-            while not is_over(evaluations, steps, patience):
+            is_late = False
+            while not (is_over(evaluations, steps, patience) or progress.is_hopeless(evaluations, steps) or is_late):
                 step += 1
                 if step > 0:
                     training.learn(step)
-                if step % evaluate_every == 0 or step == steps:
+                is_late = progress.has_end and distributed.first(lambda: progress.is_late)
+                if step % evaluate_every == 0 or step == steps or is_late:
                     evaluations.append(training.evaluate(step, start))
                     if evaluations[-1] is best_evaluation(evaluations):
                         best = copy_parameters(circuit)
                     if run:
                         run.keep(circuit, learner, evaluations, best)
-                bar.update(task, completed=step, description=summary(evaluations))
+                progress.show(step, evaluations)
     finally:
         circuit.load_state_dict(best)
     return evaluations
