@@ -115,7 +115,8 @@ class Recipe(NamedTuple):
             raise ValueError("expected a batch size and a step size for EM on files, found none: all rows are too many")
         circuit = distributed.first(lambda: self.build(in_memory(train), leaves, seed))
         circuit.notes = dict(notes or {})
-        schedule = self.schedule(*train.shape, effort=effort, **given)
+        rows, variables = train.shape
+        schedule = self.schedule(rows, variables, effort, **given)
         if part < 1:
             steps = max(1, int(part * schedule["steps"]))
             schedule |= {"steps": steps, "evaluate_every": max(1, steps // 2), "patience": None}
