@@ -95,6 +95,12 @@ def test_scoring_goes_on_where_it_was_stopped(people, rows, tmp_path, small_piec
         list(score_files(Scorer(str(people[0] / "run"), "imputed"), rows[0], tmp_path))
 
 
+def test_surprisal_of_rows(people, rows):
+    answers = Scorer(str(people[0] / "run"), "surprisal")(rows[1])
+    expected = TableModel.load(people[0] / "run").surprisal(rows[1]).rows
+    np.testing.assert_allclose(answers["surprisal"], expected, rtol=1e-4, atol=1e-4)
+
+
 def test_probabilities_and_imputed_rows(run, people, rows, tmp_path):
     (folder, table), model = rows, TableModel.load(people[0] / "run")
     assert (

@@ -20,6 +20,7 @@ from ..data import like, table_of, write_table
 from ..data.frames import standard_table
 from ..data.pieces import Piece, pieces_of, read_piece
 from ..files import write
+from .surprisal import surprisal_of_rows
 from .table_model import TableModel
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ def _likelihood(model: TableModel, frame: Any, column: str | None) -> Any:
     return like(frame, pa.table({"log_likelihood": model.log_likelihood(frame)}))
 
 
+def _surprisal(model: TableModel, frame: Any, column: str | None) -> Any:
+    import pyarrow as pa
+
+    return like(frame, pa.table({"surprisal": surprisal_of_rows(model, frame)}))
+
+
 def _probabilities(model: TableModel, frame: Any, column: str | None) -> Any:
     if column is None:
         raise ValueError("expected the column whose probabilities are asked for, found none")
@@ -48,6 +55,7 @@ def _imputed(model: TableModel, frame: Any, column: str | None) -> Any:
 
 QUESTIONS: dict[str, Callable[[TableModel, Any, str | None], Any]] = {
     "likelihood": _likelihood,
+    "surprisal": _surprisal,
     "probabilities": _probabilities,
     "imputed": _imputed,
 }
@@ -62,7 +70,7 @@ class Scorer:
 
     Arguments:
         run: The folder of a trained model, or its file; or a model, which is then sent along.
-        question: "likelihood", "probabilities" of a column given the others, or "imputed" rows.
+        question: "likelihood", "surprisal" in bits, "probabilities" of a column given the others, or "imputed" rows.
         column: The column whose probabilities are asked for.
         keep: Columns of the rows that stand beside the answers.
     """

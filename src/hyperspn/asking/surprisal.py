@@ -107,6 +107,11 @@ def surprisal(model: Model, frame: Any, notes: list[str] | None = None) -> Surpr
     return Surprisal(rows.surprisal(), *map(np.concatenate, zip(*parts, strict=True)))
 
 
+def surprisal_of_rows(model: Model, frame: Any) -> FloatArray:
+    """How strange each row is, -log2 P(row) in bits, (rows,), without a look at its cells (see `surprisal`)."""
+    return _Rows(model, table_of(frame), None).surprisal()
+
+
 def anomalies(
     model: Model, frame: Any, top: int = 10, cells: int = 3, notes: list[str] | None = None
 ) -> list[StrangeRow]:

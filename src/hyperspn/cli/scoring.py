@@ -37,7 +37,7 @@ def score(
     missing_values: MissingValues = None,
     as_json: Json = False,
 ) -> None:
-    """Score files of any size: the likelihood of each row, the probabilities of a column, or rows without holes.
+    """Score files of any size: likelihood or surprisal of each row, the probabilities of a column, or rows without holes.
 
     Example: hyperspn score runs/people rows/ --out scores --question probabilities --of income
     """
