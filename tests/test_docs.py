@@ -6,8 +6,6 @@ import shlex
 
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 import typer
 
@@ -15,14 +13,12 @@ from test_layering import MAY_USE, PACKAGE
 
 import hyperspn
 
-from hyperspn import images, recipes
 from hyperspn.cli.main import app
-from hyperspn.data.datasets import Dataset
 from hyperspn.experiments import ARTIFACTS, Records
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = [README, *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "CHANGELOG")), *sorted(ROOT.glob("docs/*.md"))]
+PAGES = [README, *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "CHANGELOG")), *sorted(ROOT.glob("docs/**/*.md"))]
 COMMANDS = typer.main.get_command(app).commands
 LINE = re.compile(r"(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?hyperspn (.*)")
 
@@ -87,12 +83,12 @@ def test_commands_and_options_exist(page):
 
 
 def test_commands_are_seen():
-    assert len(commands(README)) > 10
+    assert len(commands(README)) > 4
     assert ["train", "penguins", "--out", "runs/penguins"] in commands(README)
     assert ["reproduce", "table1", "--backend", "dask"] in commands(ROOT / "docs" / "results.md")
 
 
-@pytest.mark.parametrize("page", [README, ROOT / "docs" / "results.md"], ids=name_of)
+@pytest.mark.parametrize("page", [ROOT / "docs" / "how-to" / "fit.md", ROOT / "docs" / "results.md"], ids=name_of)
 def test_options_in_sentences_exist(page):
     known = set().union(*map(options_of, COMMANDS)) | {"--help"}
     options = {code.split()[0] for code in inline_code(page) if code.startswith("--")}
@@ -100,8 +96,8 @@ def test_options_in_sentences_exist(page):
     assert options <= known
 
 
-def test_public_names_are_in_the_readme():
-    text = README.read_text(encoding="utf-8")
+def test_public_names_are_in_the_pages():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     assert [name for name in hyperspn.__all__ if not re.search(rf"\b{name}\b", text)] == []
 
 
@@ -124,23 +120,3 @@ def test_pages_show_what_the_records_say():
     for what in ("table1", "table2", "table3", "table4", "table5", "table6", "table7", "beyond"):
         assert (ROOT / "results" / f"{what}.md").read_text(encoding="utf-8") == reports[what].markdown()
         assert (ROOT / "results" / f"{what}.csv").read_text(encoding="utf-8") == reports[what].csv()
-
-
-@pytest.mark.usefixtures("one_thread")
-def test_the_code_of_the_readme_runs(monkeypatch, tmp_path):
-    """With fewer steps, and with noise in place of the images."""
-    generator = np.random.default_rng(0)
-    noise = generator.integers(0, 256, (30, 3072)).astype(np.uint8)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(images, "load_images", lambda name: Dataset(noise, noise, noise))
-    for name in ("FEWEST", "MOST"):
-        monkeypatch.setattr(recipes, name, 4)
-    colors = generator.choice(["red", "blue", "green"], 60)
-    table = pd.DataFrame({"color": colors, "size": generator.integers(1, 4, 60), "price": generator.normal(size=60)})
-    table.loc[:3, "price"] = np.nan
-    code = re.sub(r"\bsteps=\d+", "steps=4", "\n".join(blocks(README, "python")))
-    (tmp_path / "readme.py").write_text(code.replace("clusters=10", "clusters=2"), encoding="utf-8")
-    made = runpy.run_path("readme.py", {"table": table})
-    assert made["circuit"].num_variables == 3072
-    assert not made["mixture"].sample_given(made["hidden"]).isnan().any()
-    assert made["density"].predict_proba(table).shape == (60, 3)

@@ -1,4 +1,4 @@
-"""Every code block of the pages in docs/how-to runs, from top to bottom of its page."""
+"""Every code block of the README and of the pages in docs/how-to runs, from top to bottom of its page."""
 
 import gzip
 import re
@@ -12,19 +12,22 @@ import pytest
 
 from typer.testing import CliRunner
 
-from hyperspn import images
+from hyperspn import images, recipes
 from hyperspn.cli.main import app
 from hyperspn.data.datasets import Dataset
 from hyperspn.data.tables import find_table
 
-PAGES = sorted((Path(__file__).parents[1] / "docs" / "how-to").glob("*.md"))
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 QUICK = ["--recipe", "chow-liu", "--steps", "20", "--layer-size", "3", "--replicas", "2"]
 
 
 def run_command(line):
     program, *arguments = shlex.split(line, comments=True)
-    assert program == "hyperspn"
+    if program == "make":
+        return
+    assert program.endswith("hyperspn")
     answer = CliRunner().invoke(app, [*arguments, *(QUICK if arguments[0] == "train" else ())])
     assert answer.exit_code == 0, f"{line}: {answer.output} {answer.exception!r}"
 
@@ -48,6 +51,8 @@ def folder(tmp_path_factory):
 def test_the_code_of_a_page_runs(page, folder, monkeypatch):
     noise = np.random.default_rng(0).integers(0, 256, (30, 3072)).astype(np.uint8)
     monkeypatch.setattr(images, "load_images", lambda name: Dataset(noise, noise, noise))
+    for name in ("FEWEST", "MOST"):
+        monkeypatch.setattr(recipes, name, 4)
     monkeypatch.chdir(folder)
     names = {}
     for language, code in BLOCK.findall(page.read_text(encoding="utf-8")):
