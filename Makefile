@@ -14,8 +14,9 @@ docs: .venv/.docs
 	$(BIN)/python docs/results.py
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs site
 
+# Threads that wait do not spin: they would take the cores from the other workers.
 test: .venv/.installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 # The explorer's page in a real browser, which must be there: chromium, chromium-browser, google-chrome or chrome.
 browser-test: .venv/.installed

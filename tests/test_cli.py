@@ -71,7 +71,7 @@ def test_sizes_as_a_table(run):
         ("train digits --out x --recipe chow-lu", "found 'chow-lu'; did you mean chow-liu?"),
         (
             "train digits --out x --recipe factored --model spn",
-            "auto, random, learned, chow-liu for spn, found 'factored'",
+            "auto, random, learned, chow-liu, forest for spn, found 'factored'",
         ),
         ("train digits --out x --seed -1", "Invalid value for '--seed'"),
         ("train digits --out x --weight w", "expected a table for --weight, found the data set 'digits'"),

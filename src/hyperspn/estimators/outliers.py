@@ -38,7 +38,7 @@ class HyperSPNOutlierDetector(OutlierMixin, TableEstimator):
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(300, 1)).round(2)
-        >>> detector = HyperSPNOutlierDetector(recipe="chow-liu", steps=200, random_state=0).fit(np.hstack([x, -x]))
+        >>> detector = HyperSPNOutlierDetector(recipe="chow-liu", steps=400, random_state=0).fit(np.hstack([x, -x]))
         >>> detector.predict([[1.0, -1.0], [1.0, 1.0]])
         array([ 1, -1])
     """

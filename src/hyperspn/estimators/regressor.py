@@ -34,7 +34,7 @@ class HyperSPNRegressor(RegressorMixin, TargetEstimator):
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(300, 1)).round(2)
-        >>> regressor = HyperSPNRegressor(recipe="chow-liu", steps=200, random_state=0).fit(x, -x[:, 0])
+        >>> regressor = HyperSPNRegressor(recipe="chow-liu", steps=400, random_state=0).fit(x, -x[:, 0])
         >>> bool(abs(regressor.predict([[0.5]])[0] + 0.5) < 0.2)
         True
     """
