@@ -1,9 +1,14 @@
+import sys
+
 from itertools import product
 
 import numpy as np
 import pytest
 
+from scipy.sparse.csgraph import minimum_spanning_tree
+
 from hyperspn.structures import RegionGraph, chow_liu, mutual_information
+from hyperspn.structures.chow_liu import spanning_tree
 
 
 def dependent_rows(n, rows=200, seed=0, holes=0.0):
@@ -103,3 +108,13 @@ def test_the_kind_of_a_variable_can_be_given():
 def test_a_replica_is_needed():
     with pytest.raises(ValueError, match="at least one replica, found 0"):
         chow_liu(np.zeros((3, 2)), replicas=0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 30])
+def test_a_tree_that_grows_from_a_few_rows_at_a_time_is_the_best_one(size, monkeypatch):
+    information = np.random.default_rng(size).random((size, size))
+    information += information.T
+    best = minimum_spanning_tree(np.triu(-1 - information, 1)).toarray()
+    for rows in (1, 4, 100):
+        monkeypatch.setattr(sys.modules["hyperspn.structures.chow_liu"], "ROWS_AT_ONCE", rows)
+        assert np.array_equal(spanning_tree(information).toarray(), best)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..data import Column, Schema
 from ..data.scales import Scale
+from ..structures.chow_liu import spanning_tree
 from ..structures.mutual_information import mutual_information
 
 FloatArray = NDArray[np.float64]
@@ -164,11 +165,11 @@ class _Tree(NamedTuple):
 
     @classmethod
     def learn(cls, codes: list[IntArray], possible: list[NDArray[np.bool_]]) -> _Tree:
-        from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
+        from scipy.sparse.csgraph import breadth_first_order
 
-        known = np.stack([np.where(column < 0, np.nan, column) for column in codes], 1)
+        known = np.stack([np.where(column < 0, np.nan, column).astype(np.float32) for column in codes], 1)
         information = mutual_information(known, continuous=np.zeros(len(codes), bool))
-        edges = minimum_spanning_tree(np.triu(-1 - information, 1))
+        edges = spanning_tree(information)
         order, above = breadth_first_order(edges, 0, directed=False)
         above[order[0]] = -1
         tables = [_conditional(codes, possible, variable, parent) for variable, parent in enumerate(above.tolist())]

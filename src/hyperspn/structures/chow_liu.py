@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 
 from .mutual_information import FloatArray, bootstrapped_information
 from .region_graph import RegionGraph
+
+ROWS_AT_ONCE = 2**11
 
 
 def chow_liu(
@@ -48,6 +50,22 @@ def chow_liu(
     return _forest(np.shape(data)[1], trees * replicas if shared else trees)
 
 
+def spanning_tree(information: FloatArray) -> Any:
+    """The tree with the largest mutual information between neighbors, as a sparse matrix with an entry for each edge.
+
+    It grows from some rows of the matrix at a time: an edge that is in no tree of these rows is in no tree of all.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
+    tree, size = csr_array(information.shape), len(information)
+    for first in range(0, size, ROWS_AT_ONCE):
+        part = csr_array(np.triu(-1 - information[first : first + ROWS_AT_ONCE], first + 1))
+        ends = np.pad(part.indptr, (first, size - first - part.shape[0]), mode="edge")
+        tree = minimum_spanning_tree(csr_array((part.data, part.indices, ends), information.shape) + tree)
+    return tree
+
+
 class _Tree(NamedTuple):
     """The inner regions of a tree. They come after the leaf regions of all variables, the root last."""
 
@@ -57,10 +75,10 @@ class _Tree(NamedTuple):
 
 def _tree(information: FloatArray, generator: np.random.Generator) -> _Tree:
     """The maximum spanning tree below a random root."""
-    from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
+    from scipy.sparse.csgraph import breadth_first_order
 
     num_variables = len(information)
-    edges = minimum_spanning_tree(np.triu(-1 - information, 1))
+    edges = spanning_tree(information)
     order, above = breadth_first_order(edges, int(generator.integers(num_variables)), directed=False)
     below: list[list[int]] = [[] for _ in range(num_variables)]
     for variable in order[1:].tolist():

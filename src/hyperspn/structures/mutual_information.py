@@ -130,7 +130,7 @@ def _information(codes: CodeArray, pseudocount: float = PSEUDOCOUNT) -> FloatArr
         information[np.ix_(one.variables, other.variables)] = shared / total
         information[np.ix_(other.variables, one.variables)] = (shared / total).T
     np.fill_diagonal(information, 0)
-    return information.clip(min=0)
+    return information.clip(min=0, out=information)
 
 
 def _blocks(codes: CodeArray) -> list[_Block]:
