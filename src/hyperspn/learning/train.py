@@ -159,13 +159,10 @@ def fit(
         conditional,
     )
     run = Folder(folder, arguments()) if folder is not None and distributed.rank() == 0 else None
-    if isinstance(progress, Progress):
-        progress.begin(stage)
-        evaluations = _train(training, run, steps, evaluate_every, patience, progress)
-    else:
-        with Progress(progress and distributed.rank() == 0, steps) as bar:
-            bar.begin(stage)
-            evaluations = _train(training, run, steps, evaluate_every, patience, bar)
+    shared = nullcontext(progress) if isinstance(progress, Progress) else None
+    with shared or Progress(bool(progress) and distributed.rank() == 0, steps) as bar:
+        bar.begin(stage)
+        evaluations = _train(training, run, steps, evaluate_every, patience, bar)
     if run:
         run.finish(circuit)
     return as_history(evaluations, steps)
