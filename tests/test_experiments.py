@@ -24,6 +24,7 @@ from hyperspn.experiments.reports import Report, ReportColumn
 from hyperspn.experiments.reproduce import write_report
 from hyperspn.experiments.settings import AMAZON, HAND_CRAFTED, METHODS, SCHEDULES, SETTINGS, TWENTY, Schedule
 from hyperspn.experiments.svhn import CLUSTER_SETTINGS, ClusterRun
+from hyperspn.experiments.tables import CHOSEN_BY, METRICS, TABLES, TableRun
 from hyperspn.experiments.workers import source_state, train_all
 from hyperspn.learning import fit
 from hyperspn.learning.checkpoint import Folder
@@ -35,6 +36,10 @@ SWEPT = METHODS["weight_decay"] + METHODS["hyperspn"]
 FIELDS = {
     *("dataset", "seed", "options", "schedule", "versions", "machine", "command", "parameters", "steps", "best_step"),
     *("seconds", "train", "valid", "test", "curve"),
+}
+TABLE_FIELDS = {
+    *("dataset", "seed", "recipe", "versions", "machine", "command", "parameters", "seconds", "valid", "test"),
+    *METRICS,
 }
 FIRST = Run(HAND_CRAFTED, "spn_wd_1e-3", 0)
 
@@ -536,6 +541,10 @@ def run_of(record):
         assert run.clusters == CLUSTER_SETTINGS[run.dataset].clusters
         assert run.cluster in range(run.clusters)
         assert run.method in METHODS
+    elif "chosen_by" in record:
+        run = TableRun(*(record[name] for name in TableRun._fields))
+        assert run.dataset in TABLES
+        assert run.chosen_by in CHOSEN_BY
     elif record["setting"] in BEYOND_RECIPES:
         run = BeyondRun(record["dataset"], record["setting"], record["seed"])
         assert run.dataset in datasets.BENCHMARKS
@@ -560,13 +569,14 @@ def test_every_committed_record_belongs_to_a_run_and_is_complete():
     assert len(paths) >= 662
     for path in paths:
         record = json.loads(path.read_text())
-        assert path == COMMITTED.folder / run_of(record).path
-        assert record.keys() >= FIELDS, path
+        run = run_of(record)
+        assert path == COMMITTED.folder / run.path
+        assert record.keys() >= (TABLE_FIELDS if isinstance(run, TableRun) else FIELDS), path
         assert np.isfinite(numbers_in(record)).all(), path
-        curve = record["curve"]
-        assert len(curve["steps"]) == len(curve["train"]) == len(curve["valid"]), path
-        best = curve["steps"].index(record["best_step"])
-        assert curve["valid"][best] == max(curve["valid"]) == pytest.approx(record["valid"], abs=1e-5), path
+        if curve := record.get("curve"):
+            assert len(curve["steps"]) == len(curve["train"]) == len(curve["valid"]), path
+            best = curve["steps"].index(record["best_step"])
+            assert curve["valid"][best] == max(curve["valid"]) == pytest.approx(record["valid"], abs=1e-5), path
         if "commit" in record:
             assert record["commit"] is None or re.fullmatch("[0-9a-f]{40}", record["commit"]), path
             assert (record["commit"] is None) == (record["clean"] is None), path
