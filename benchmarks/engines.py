@@ -81,7 +81,7 @@ def fused_multiply_adds(threads: int = THREADS) -> float:
 
 def kernel_milliseconds(circuit: hyperspn.Circuit, x: torch.Tensor) -> tuple[float, float]:
     """Forward, and forward + backward, of the trees alone: from materialised weights to their gradients."""
-    reading = circuit.engine.codes
+    reading = circuit.engine.values
     (piece,) = reading.trees.pieces
     (chunk,) = piece.chunks
     kinds = zip(circuit.sectors.kinds, chunk.ids, strict=True)

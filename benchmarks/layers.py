@@ -56,7 +56,7 @@ def measure(layer_size: int, replicas: int, categories: int, threads: int, secon
     """Milliseconds of the forward pass and of both, with weights that are there already."""
     circuit, rows = chow_liu_circuit(layer_size, replicas, categories)
     torch.set_num_threads(threads)
-    reading = circuit.engine.codes
+    reading = circuit.engine.values
     codes = reading.codes(circuit.leaves.read(rows[:BATCH]))
     parameters = dict(circuit.weights.named_parameters())
     evaluation = Evaluation(reading, codes, None, circuit.weights, tuple(parameters), False)

@@ -138,7 +138,7 @@ def test_weights_in_chunks_give_the_same(weights_at_once, monkeypatch):
     small.engine = NativeEngine(circuit.sectors, circuit.leaves, weights_at_once=weights_at_once)
     assert torch.equal(small.most_probable(rows, missing), circuit.most_probable(rows, missing))
     if weights_at_once == 300:
-        assert len(small.engine.codes.trees.pieces) > 1
+        assert len(small.engine.values.trees.pieces) > 1
         assert torch.equal(small.sample(50, generator=seeded()), rows)
         expected = circuit.sample_given(rows, missing, 2, seeded())
         assert torch.equal(small.sample_given(rows, missing, 2, seeded()), expected)

@@ -128,7 +128,7 @@ def test_both_engines_agree_for_every_layer_size(layer_size, dtype):
 @pytest.mark.parametrize("name", ["balanced", "random", "star", "one variable"])
 def test_chunks_of_every_size_agree(name, assemble, leaves, weights_at_once):
     one, other = pair(STRUCTURES[name], assemble, leaves, weights_at_once=weights_at_once)
-    pieces = one.engine.codes.trees.pieces
+    pieces = one.engine.values.trees.pieces
     assert name in ("one variable", "star") or len(pieces) > 1 or len(pieces[0].chunks) > 1
     assert_same(one, other, rows_of(one))
     torch.testing.assert_close(one.marginals(rows_of(one)), other.marginals(rows_of(one)))
@@ -525,7 +525,7 @@ def test_subnormal_numbers_are_rounded_on_all_threads_and_only_inside():
 def kernel_inputs(batch=20):
     """Reading, logits and codes of a small circuit, as the kernel takes them."""
     circuit, _ = pair(STRUCTURES["balanced"], SPN)
-    reading = circuit.engine.codes
+    reading = circuit.engine.values
     kinds = zip(circuit.sectors.kinds, circuit.weights.logits)
     logits = [array(table.view(-1, kind.rows, kind.columns)) for kind, table in kinds]
     return reading, logits, array(reading.codes(circuit.leaves.read(rows_of(circuit, batch))))
@@ -639,7 +639,7 @@ def test_a_walk_keeps_its_order():
 )
 def test_a_damaged_program_is_refused_or_harmless(name, place, number):
     circuit = SPN(11, layer_size=3, structure=STRUCTURES["balanced"])
-    reading = circuit.engine.codes
+    reading = circuit.engine.values
     array = getattr(reading.trees, name).copy()
     array[place % len(array)] = number
     setattr(reading.trees, name, array)

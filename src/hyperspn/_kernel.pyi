@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 CATEGORICAL: int
 DENSE: int
 INNER: int
+SPARSE: int
 
 class Program:
     """A forest of trees as int32 arrays; every index is checked here."""
@@ -15,8 +16,8 @@ class Program:
     def __init__(
         self,
         tree_ptr: NDArray[Any],  # (trees + 1,), tree t has the nodes tree_ptr[t] : tree_ptr[t + 1]
-        type: NDArray[Any],  # (nodes,), CATEGORICAL, DENSE or INNER
-        variable: NDArray[Any],  # (nodes,), of a leaf: among those with codes, or among those with likelihoods
+        type: NDArray[Any],  # (nodes,), CATEGORICAL, DENSE, SPARSE or INNER
+        variable: NDArray[Any],  # (nodes,), of a leaf: among those of its type
         size: NDArray[Any],  # (nodes,), distributions of a leaf
         kind: NDArray[Any],  # (nodes,), of the node's sector
         sector: NDArray[Any],  # (nodes,), its number among those of its kind
@@ -26,14 +27,31 @@ class Program:
         dense_ptr: NDArray[Any],  # (variables with likelihoods + 1,), their rows
         rows: int,  # sum nodes of a region
         variables: int,  # those with codes
+        sparse: int,  # those of which few likelihoods are not 0
         kinds: int,
     ) -> None: ...
 
 class Batch:
-    """Samples for a program: codes, (variables, samples), of int8 or int32, and log-likelihoods <= 0, (rows, samples)."""
+    """Samples for a program.
+
+    Arguments:
+        program: The program.
+        codes: The categories, (variables, samples), of int8 or int32, -1 where missing.
+        log_likelihoods: Of dense leaves, <= 0, (rows, samples).
+        sparse: The members of sparse leaves with likelihoods that are not 0, (rows, samples), int32, -1 as the first where
+            missing; these likelihoods, <= 1, (rows, samples), where 0 fills up; and the rows of a variable, int32.
+        dtype: The precision, "float32" or "float64".
+        threads: The number of threads.
+    """
 
     def __init__(
-        self, program: Program, codes: NDArray[Any], log_likelihoods: NDArray[Any] | None, dtype: str, threads: int
+        self,
+        program: Program,
+        codes: NDArray[Any],
+        log_likelihoods: NDArray[Any] | None,
+        sparse: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None,
+        dtype: str,
+        threads: int,
     ) -> None: ...
 
 class Walk:
@@ -89,7 +107,8 @@ def descend(
     samples: NDArray[Any],  # (travelers,), int64, to which sample it belongs
     keys: NDArray[Any],  # (travelers,), int64, of its random numbers
     code_columns: NDArray[Any],  # int32, the column of members for each variable with codes
-    dense_columns: NDArray[Any],  # int32, the same for those with likelihoods
+    dense_columns: NDArray[Any],  # int32, the same for dense variables
+    sparse_columns: NDArray[Any],  # int32, the same for sparse ones
     members: NDArray[Any],  # (travelers, variables), int64, is written to
     threads: int = 1,
 ) -> None:
@@ -108,33 +127,6 @@ def network_backward(
     threads: int = 1,
 ) -> tuple[NDArray[Any], list[NDArray[Any]], list[NDArray[Any]]]:
     """The gradients of rows, weights and biases."""
-
-def normals_forward(
-    cells: Sequence[NDArray[Any]],  # low, high and offset, (samples, variables)
-    point: NDArray[Any],  # (samples, variables), int64, -1 for none
-    missing: NDArray[Any],  # (samples, variables), bool
-    parameters: NDArray[Any],  # (variables, members, 2), means and logarithms of deviations above min_std
-    min_std: float,
-    points: NDArray[Any],  # (variables, points), log-likelihoods
-    row_ptr: NDArray[Any],  # (variables + 1,), int32, the rows of a variable: members, then points
-    threads: int = 1,
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Log-likelihoods, (rows, samples), minus the largest of each variable, (variables, samples)."""
-
-def normals_backward(
-    cells: Sequence[NDArray[Any]],
-    point: NDArray[Any],
-    missing: NDArray[Any],
-    parameters: NDArray[Any],
-    min_std: float,
-    points: NDArray[Any],
-    row_ptr: NDArray[Any],
-    rows: NDArray[Any],  # the results of normals_forward
-    largest: NDArray[Any],
-    gradient: NDArray[Any],  # (rows, samples)
-    threads: int = 1,
-) -> NDArray[Any]:
-    """The gradient of the parameters."""
 
 def round_subnormals(on: bool, threads: int) -> bool:
     """Whether PyTorch's threads round subnormal numbers to zero from now on; returns whether this one did."""

@@ -21,6 +21,7 @@ from ..leaves import Binomial, Categorical, Gaussian, Histogram, LeafFamily, Lea
 from ..structures import RegionGraph
 from ..weights import DirectWeights, FactoredWeights, HyperWeights, Sectors, WeightSource
 from .circuit import FORMAT, FORMAT_VERSION, Circuit
+from .models import sectors_of
 
 Class = type[LeafFamily] | type[WeightSource]
 
@@ -36,7 +37,6 @@ CLASSES: tuple[Class, ...] = (
 )
 MIXTURE = "mixture.safetensors"
 LARGEST_RATIO = 1000  # of sectors, or of a replica's weights where these are numbered, to the numbers in the file
-LEAVES_PER_PARAMETER = 10  # those of numbers have point masses, which have none
 
 
 def load(path: str | os.PathLike[str], engine: str = "auto", classes: Sequence[Class] = ()) -> Circuit:
@@ -116,10 +116,10 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], known: dict[str
     structure = RegionGraph(config["num_variables"], **arrays, spare_sectors=config["spare_sectors"])
     distinct = [_build(known, family) for family in config["leaves"]]
     families = [distinct[index] for index in tensors.pop("leaves.family_of").tolist()]
-    sectors = _sectors(config, structure, [family.width for family in families], tensors)
+    sectors = _sectors(config, structure, families, tensors)
     stored = sum(value.numel() for value in tensors.values())
     of_leaves = sum(family.width * family.num_parameters for family in families)
-    if of_leaves > LEAVES_PER_PARAMETER * stored:
+    if of_leaves > stored:
         raise ValueError(f"expected leaves for {stored} parameters, found {of_leaves}")
     leaves = Leaves(families)
     with torch.device("meta"), Hollow():
@@ -144,7 +144,7 @@ def _build(known: dict[str, Class], config: dict[str, Any], *arguments: Any) -> 
 
 
 def _sectors(
-    config: dict[str, Any], structure: RegionGraph, widths: Sequence[int], tensors: dict[str, Tensor]
+    config: dict[str, Any], structure: RegionGraph, families: Sequence[LeafFamily], tensors: dict[str, Tensor]
 ) -> Sectors:
     """The sectors of the circuit, unless they or its weights would need far more memory than the file is large."""
     layer_size, product, source = config["layer_size"], config.get("product", "elementwise"), config["weights"]
@@ -154,7 +154,7 @@ def _sectors(
     outer = (rows * np.maximum(structure.partition_counts, 1)).sum() * layer_size
     if product == "outer" and outer > LARGEST_RATIO * stored:
         raise ValueError(f"expected sectors for {stored} numbers, found {outer:.0f}")
-    sectors = Sectors(structure, layer_size, widths, product)
+    sectors = sectors_of(structure, layer_size, families, product)
     weights = sectors.num_weights / len(structure.roots)
     if source["name"] == FactoredWeights.__name__ and weights > LARGEST_RATIO * stored:
         raise ValueError(f"expected weights for {stored} numbers, found {weights:.0f} in a replica")

@@ -19,7 +19,7 @@ from ..structures.mutual_information import as_array
 from ..weights.direct import DirectWeights
 from ..weights.factored import FactoredWeights
 from ..weights.hyper import HyperWeights
-from ..weights.sectors import Sectors
+from ..weights.sectors import Product, Sectors
 from ..weights.source import Init, WeightSource
 from .circuit import Circuit
 
@@ -184,7 +184,7 @@ def EiNet(
         raise ValueError(f"expected weights 'direct' or 'hyper', found {weights!r}")
     sizes = EINET_SIZES | _sizes(weights, embedding_dim=embedding_dim, hidden=hidden)
     families = _families(structure.num_variables, Gaussian(layer_size, 1e-6, 0.01) if leaves is None else leaves)
-    sectors = Sectors(structure.in_pairs(), layer_size, [family.width for family in families], "outer")
+    sectors = sectors_of(structure.in_pairs(), layer_size, families, "outer")
     with _seed(seed):
         source: WeightSource = DirectWeights(sectors, init)
         if weights == "hyper":
@@ -223,7 +223,14 @@ def _skeleton(
     if structure.num_variables != num_variables:
         raise ValueError(f"expected a structure of {num_variables} variables, found one of {structure.num_variables}")
     families = _families(num_variables, leaves)
-    return Sectors(structure, layer_size, [family.width for family in families]), families
+    return sectors_of(structure, layer_size, families), families
+
+
+def sectors_of(
+    structure: RegionGraph, layer_size: int, families: Sequence[LeafFamily], product: Product = "elementwise"
+) -> Sectors:
+    """The sectors of a structure with these leaves."""
+    return Sectors(structure, layer_size, [f.width for f in families], product, [f.grid for f in families])
 
 
 def _sizes(weights: str, **sizes: int | Sequence[int] | None) -> dict[str, Any]:

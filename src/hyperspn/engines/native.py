@@ -13,16 +13,15 @@ from torch.autograd.function import once_differentiable
 from torch.func import functional_call
 
 from ..kernel import array, kernel
-from ..leaves.discrete import Categorical
 from ..leaves.evidence import Evidence
 from ..leaves.leaves import Leaves
 from ..weights.sectors import Sectors
 from ..weights.source import WeightSource
-from .dense import Rows, dense_rows, scaled
 from .descent import Ascent
 from .layered import VALUES_AT_ONCE, LayeredEngine
 from .native_descent import NativeAscent
-from .trees import Chunk, Piece, Trees, integers
+from .reading import KernelBatch, Reading, leaf_type
+from .trees import Chunk, Piece, Trees
 
 Logits = list[Tensor]  # for each kind, (sectors, rows, columns)
 Parameters = Sequence[Tensor]
@@ -48,9 +47,9 @@ class NativeEngine(LayeredEngine):
         self.strict = strict
         trees = Trees(sectors, weights_at_once)
         widths = torch.from_numpy(np.array([family.width for family in leaves.families]))
-        coded = torch.from_numpy(np.array([isinstance(family, Categorical) for family in leaves.families]))
-        self.codes = Reading(trees, widths, coded)
-        self.likelihoods = Reading(trees, widths, torch.zeros_like(coded))
+        types = np.array([leaf_type(family) for family in leaves.families])
+        self.values = Reading(trees, widths, types)
+        self.likelihoods = Reading(trees, widths, np.full_like(types, kernel.DENSE))
 
     @staticmethod
     def obstacle(sectors: Sectors) -> str | None:
@@ -70,7 +69,7 @@ class NativeEngine(LayeredEngine):
 
     @property
     def rows_at_once(self) -> int:
-        return max(1, VALUES_AT_ONCE // int(self.codes.widths.sum()))
+        return max(1, VALUES_AT_ONCE // int(self.values.widths.sum()))
 
     def log_values(self, evidence: Evidence, leaves: Leaves, weights: WeightSource, flows: bool = False) -> Tensor:
         if torch.compiler.is_compiling():
@@ -79,19 +78,15 @@ class NativeEngine(LayeredEngine):
             return super().log_values(evidence, leaves, weights, flows)
         if flows and evidence.missing.any():  # for which a code has no flows
             return self.log_values_of(leaves.log_prob(evidence), weights, flows)
-        codes = self.codes.codes(evidence)
-        dense = None if self.codes.coded.all() else dense_rows(leaves, evidence)
-        return self._evaluate(self.codes, codes, dense, weights, dict(weights.named_parameters()), flows)
+        return self._evaluate(self.values.batch(evidence, leaves), weights, dict(weights.named_parameters()), flows)
 
     def log_values_of(self, leaf_log_probs: Tensor, weights: WeightSource, flows: bool = False) -> Tensor:
         if torch.compiler.is_compiling():
             return torch.compiler.disable(self.log_values_of)(leaf_log_probs, weights, flows)
         if not self._serves(leaf_log_probs):
             return super().log_values_of(leaf_log_probs, weights, flows)
-        codes = torch.empty(0, len(leaf_log_probs), dtype=torch.int8)
         parameters: dict[str, Tensor] = dict(weights.named_parameters()) if flows else {}
-        rows = scaled(leaf_log_probs, self.likelihoods.widths)
-        return self._evaluate(self.likelihoods, codes, rows, weights, parameters, flows)
+        return self._evaluate(self.likelihoods.batch_of(leaf_log_probs), weights, parameters, flows)
 
     def rows_both_ways(self, leaves: Leaves) -> int:
         return self.rows_at_once if self._descends(leaves) else super().rows_both_ways(leaves)
@@ -102,26 +97,22 @@ class NativeEngine(LayeredEngine):
     def ascend(self, evidence: Evidence, leaves: Leaves, weights: WeightSource, best: bool = False) -> Ascent:
         if not self._descends(leaves):
             return super().ascend(evidence, leaves, weights, best)
-        if evidence.events:
-            reading, codes = self.likelihoods, torch.empty(0, len(evidence), dtype=torch.int8)
-            dense: Rows | None = scaled(leaves.log_prob(evidence, modes=best), reading.widths)
+        if evidence.events or (best and not self.values.is_coded):
+            batch = self.likelihoods.batch_of(leaves.log_prob(evidence, modes=best))
         else:
-            reading, codes = self.codes, self.codes.codes(evidence)
-            dense = None if reading.coded.all() else dense_rows(leaves, evidence, modes=best)
-        rows, scale = dense or (None, torch.zeros(len(evidence), dtype=leaves.dtype))
-        return NativeAscent(Evaluation(reading, codes, rows, weights, (), False), scale[:, None], best)
+            batch = self.values.batch(evidence, leaves)
+        return NativeAscent(Evaluation(batch, weights, (), False), batch.scale[:, None], best)
 
     def descend(self, roots: Tensor, leaves: Leaves, weights: WeightSource, generator: Generator | None) -> Tensor:
         if not self._descends(leaves):
             return super().descend(roots, leaves, weights, generator)
-        nobody = torch.empty(int(self.codes.coded.sum()), 0, dtype=torch.int8)
-        nothing = torch.empty(int(self.codes.widths[~self.codes.coded].sum()), 0, dtype=leaves.dtype)
-        evaluation = Evaluation(self.codes, nobody, nothing, weights, (), False)
+        nobody = leaves.read(torch.empty(0, len(leaves.families)))
+        evaluation = Evaluation(self.values.batch(nobody, leaves), weights, (), False)
         return NativeAscent(evaluation, 0.0, best=False).fall(roots, generator)
 
     def _descends(self, leaves: Leaves) -> bool:
         """Whether the way down is in the kernel: on the CPU, and in trees whose weights fit into memory at a time."""
-        return self._serves(leaves.raw[0]) and all(len(piece.chunks) == 1 for piece in self.codes.trees.pieces)
+        return self._serves(leaves.raw[0]) and all(len(piece.chunks) == 1 for piece in self.values.trees.pieces)
 
     def _serves(self, x: Tensor) -> bool:
         if torch._C._are_functorch_transforms_active():
@@ -133,105 +124,34 @@ class NativeEngine(LayeredEngine):
         return x.device.type == "cpu"
 
     def _evaluate(
-        self,
-        reading: Reading,
-        codes: Tensor,
-        dense: Rows | None,
-        weights: WeightSource,
-        parameters: dict[str, Tensor],
-        flows: bool,
+        self, batch: KernelBatch, weights: WeightSource, parameters: dict[str, Tensor], flows: bool
     ) -> Tensor:
-        """The log-value of every tree, (batch, trees); the dense leaves' largest likelihoods go around the trees."""
-        if dense is None:
-            evaluation = Evaluation(reading, codes, None, weights, tuple(parameters), flows)
-            return LogValues.apply(evaluation, None, *parameters.values())
-        rows, scale = dense
-        evaluation = Evaluation(reading, codes, rows, weights, tuple(parameters), flows)
-        return LogValues.apply(evaluation, rows, *parameters.values()) + scale[:, None]
-
-
-class Reading:
-    """The kernel's program for a forest: which variables it reads as codes, and which as likelihoods.
-
-    Arguments:
-        trees: The forest.
-        widths: The number of leaf distributions of each variable.
-        coded: Whether a variable is read as the code of its category.
-    """
-
-    def __init__(self, trees: Trees, widths: Tensor, coded: Tensor) -> None:
-        self.trees = trees
-        self.widths = widths
-        self.coded = coded
-        self.code_type = torch.int8 if (widths[coded] <= 127).all() else torch.int32
-
-    @property
-    def program(self) -> Any:
-        """The compiled program, made where it is first needed: it cannot be copied to another process."""
-        if "_program" not in self.__dict__:
-            self._program = self._compiled()
-        return self._program
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_program"}
-
-    def codes(self, evidence: Evidence) -> Tensor:
-        """The categories, -1 where missing: (coded variables, batch)."""
-        codes = evidence.values.masked_fill(evidence.missing, -1).to(self.code_type)
-        return codes.T[self.coded].contiguous()
-
-    def _compiled(self) -> Any:
-        trees, coded = self.trees, self.coded.numpy()
-        is_leaf = trees.variables >= 0
-        rows = np.where(coded, np.cumsum(coded), np.cumsum(~coded)) - 1  # (variables,)
-        leaf_types = np.where(coded, kernel.CATEGORICAL, kernel.DENSE)
-        return kernel.Program(
-            tree_ptr=trees.offsets,
-            type=integers(np.where(is_leaf, leaf_types[trees.variables], kernel.INNER)),
-            variable=integers(np.where(is_leaf, rows[trees.variables], 0)),
-            size=integers(np.where(is_leaf, self.widths.numpy()[trees.variables], 0)),
-            kind=trees.kinds,
-            sector=trees.numbers,
-            child_ptr=trees.child_offsets,
-            children=trees.children,
-            slot=trees.slots,
-            rows=trees.sectors.layer_size,
-            variables=int(coded.sum()),
-            kinds=len(trees.sectors.kinds),
-            dense_ptr=integers(np.concatenate([[0], np.cumsum(self.widths.numpy()[~coded])])),
-        )
+        """The log-value of every tree, (batch, trees); the scale of likelihoods goes around the trees."""
+        evaluation = Evaluation(batch, weights, tuple(parameters), flows)
+        values = LogValues.apply(evaluation, batch.log_dense, *parameters.values())
+        return values + batch.scale[:, None] if batch.is_scaled else values
 
 
 class Evaluation:
     """One batch on its way through a forest: log-values forwards, gradients backwards, piece by piece.
 
     Arguments:
-        reading: The program, and how it reads the leaves.
-        codes: The categories, (coded variables, batch).
-        log_dense: The log-likelihoods of all other leaves, at most 0, (rows, batch).
+        batch: The batch.
         weights: Who writes the weights.
         names: The weight source's parameters that are handed in.
         flows: Whether the gradients of the weights are expected flows.
     """
 
-    def __init__(
-        self,
-        reading: Reading,
-        codes: Tensor,
-        log_dense: Tensor | None,
-        weights: WeightSource,
-        names: tuple[str, ...],
-        flows: bool,
-    ) -> None:
-        self.reading = reading
-        self.pieces = reading.trees.pieces
+    def __init__(self, batch: KernelBatch, weights: WeightSource, names: tuple[str, ...], flows: bool) -> None:
+        self.reading = batch.reading
+        self.pieces = batch.reading.trees.pieces
         self.weights = weights
         self.names = names
         self.flows = flows
         self.threads = torch.get_num_threads()
         self.dtype = next(weights.parameters()).dtype
         dtype = str(self.dtype).removeprefix("torch.")
-        self.batch = kernel.Batch(reading.program, array(codes), array(log_dense), dtype, self.threads)
+        self.batch = kernel.Batch(*batch.arrays(), dtype, self.threads)
 
     @property
     def is_one_chunk(self) -> bool:
@@ -243,7 +163,7 @@ class Evaluation:
         logits = []
         for index, (kind, ids) in enumerate(zip(self.reading.trees.sectors.kinds, chunk.ids, strict=True)):
             written = functional_call(self.weights, named, (index, ids))
-            logits.append(written.view(-1, kind.rows, kind.columns).contiguous())
+            logits.append(kind.logits(written).contiguous())
         return logits
 
     def values(self, parameters: Parameters, kept: Logits | None) -> Tensor:

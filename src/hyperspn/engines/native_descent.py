@@ -12,7 +12,6 @@ import torch
 from torch import Generator, Tensor
 
 from ..kernel import array, kernel
-from .trees import integers
 
 if TYPE_CHECKING:
     from .native import Evaluation
@@ -48,9 +47,8 @@ class NativeAscent:
         return self._members("prior", roots, torch.zeros_like(roots), _keys(len(roots), generator))
 
     def _members(self, choose: str, roots: Tensor, rows: Tensor, keys: Tensor) -> Tensor:
-        coded = self.evaluation.reading.coded.numpy()
-        columns = integers(np.flatnonzero(coded)), integers(np.flatnonzero(~coded))
-        members = np.empty((len(roots), len(coded)), np.int64)
+        columns = self.evaluation.reading.columns()
+        members = np.empty((len(roots), sum(map(len, columns))), np.int64)
         travelers = array(roots), array(rows), array(keys)
         for part in self._pieces(roots.unique()):
             kernel.descend(*part, choose, *travelers, *columns, members, self.evaluation.threads)

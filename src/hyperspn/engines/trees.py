@@ -71,7 +71,7 @@ class Trees:
         kinds, ids = _sectors_of_regions(sectors)
         self.variables, self.kinds, ids = integers(variables[nodes]), integers(kinds[nodes]), ids[nodes]
 
-        sizes = np.array([kind.size for kind in sectors.kinds])[self.kinds]
+        sizes = np.array([kind.rows * kind.columns for kind in sectors.kinds])[self.kinds]
         weights = np.concatenate([[0], np.cumsum(sizes)])  # before each node
         whole = np.diff(weights[self.offsets]).max() <= weights_at_once
         self._number(ids, key=ids if whole else np.arange(len(ids)))

@@ -1,5 +1,8 @@
 // The circuit: writes its weights, and evaluates them in one pass up and one down. All in float64.
 
+import { Hats } from "./banks.js";
+import { inverseLogCdf } from "./normal.js";
+
 /** W_L relu(... relu(W_1 x + b_1) ...) + b_L. */
 function network(layers, x) {
   layers.forEach(({ weight, bias }, index) => {
@@ -23,15 +26,15 @@ function linearLayers(parameters, name, count) {
 }
 
 /**
- * Who writes the unnormalized weights of a sector: a function (region, target) that fills the rows x columns of it.
+ * Who writes the numbers of a sector: a function (region, target) that fills `rows` x `written` of them.
  *
- * A region has its `kind`, `sector` (its number among those of the kind), `rows` and `columns`; a sector of a kind has
- * `stride` columns, of which a region uses the upper left corner.
+ * A region has its `kind` and `sector`, its number among those of the kind; a sector of a kind has `stride` columns of
+ * which a region uses the upper left corner. The numbers are unnormalized weights, or bells of these (see `bells`).
  */
 const WRITERS = {
   direct({ parameters, kinds, layerSize }) {
     return (region, target) => {
-      const logits = parameters[`logits.${region.kind}`], stride = kinds[region.kind].columns;
+      const logits = parameters[`logits.${region.kind}`], stride = kinds[region.kind].written;
       copyCorner(logits, region.sector * layerSize * stride, stride, region, target);
     };
   },
@@ -44,7 +47,7 @@ const WRITERS = {
       const row = firsts[region.kind] + region.sector;
       const embedding = parameters.embeddings.subarray(row * dim, (row + 1) * dim);
       const sector = network([...net, heads[region.kind]], embedding);
-      copyCorner(sector, 0, kinds[region.kind].columns, region, target);
+      copyCorner(sector, 0, kinds[region.kind].written, region, target);
     };
   },
 
@@ -53,30 +56,43 @@ const WRITERS = {
     const features = Array.from({ length: replicas }, (_, r) =>
       network(net, parameters.latents.subarray(r * dim, (r + 1) * dim)));
     const perTree = regions.length / replicas, used = kinds.map(() => 0), firsts = [];
-    for (const { kind, rows, columns } of regions.slice(0, perTree)) {
+    for (const { kind, rows, written } of regions.slice(0, perTree)) {
       firsts.push(used[kind]);
-      used[kind] += rows * (columns - 1);
+      used[kind] += rows * (written - 1);
     }
     return (region, target) => {
       const base = parameters[`bases.${region.kind}`], heads = parameters[`heads.${region.kind}`];
-      const vector = features[Math.floor(region.index / perTree)], free = region.columns - 1;
+      const vector = features[Math.floor(region.index / perTree)], free = region.written - 1;
       let at = firsts[region.index % perTree];
       for (let o = 0; o < region.rows; o++) {
         for (let j = 0; j < free; j++, at++) {
           let sum = base[at];
           for (let f = 0; f < vector.length; f++) sum += vector[f] * heads[f * base.length + at];
-          target[o * region.columns + j] = sum;
+          target[o * region.written + j] = sum;
         }
-        target[o * region.columns + free] = 0;
+        target[o * region.written + free] = 0;
       }
     };
   },
 };
 
-function copyCorner(source, start, stride, { rows, columns }, target) {
+function copyCorner(source, start, stride, { rows, written }, target) {
   for (let o = 0; o < rows; o++) {
-    for (let j = 0; j < columns; j++) target[o * columns + j] = source[start + o * stride + j];
+    for (let j = 0; j < written; j++) target[o * written + j] = source[start + o * stride + j];
   }
+}
+
+/** The unnormalized weights of hats and points from means, widths and logits (see `bell_logits` in Python). */
+function bells(numbers, { rows, columns, written, hats }, layerSize) {
+  const logits = new Float64Array(rows * columns), bank = new Hats(hats);
+  for (let o = 0; o < rows; o++) {
+    const row = numbers.subarray(o * written, (o + 1) * written), others = written - 3;
+    const mean = row[0] + inverseLogCdf(Math.log((o + 0.5) / layerSize)), width = 0.5 * bank.step + 0.5 * Math.exp(row[1]);
+    const height = row[written - 1] - Math.log(width / bank.step) - 0.5 * Math.log(2 * Math.PI);
+    for (let j = 0; j < hats; j++) logits[o * columns + j] = height - 0.5 * ((bank.place(j) - mean) / width) ** 2;
+    for (let j = 0; j < others; j++) logits[o * columns + hats + j] = row[2 + j];
+  }
+  return logits;
 }
 
 /** Softmax of each row. */
@@ -92,15 +108,16 @@ function normalizeRows(values, rows, columns) {
 /** A mixture of trees of sum and product regions over variables with some leaf distributions each. */
 export class Circuit {
   /** From what `export.py` wrote: sizes, and arrays of the structure and of parameters. */
-  constructor({ layerSize, source, depth, kinds, widths }, { structure, parameters }) {
+  constructor({ layerSize, source, depth, kinds, widths, hats }, { structure, parameters }) {
     this.widths = widths;
-    this.regions = regionsOf(structure, layerSize, widths, kinds);
+    this.regions = regionsOf(structure, layerSize, widths, hats, kinds);
     this.roots = this.regions.filter((region) => region.rows === 1 && region.isRoot);
     const settings = { parameters, kinds, layerSize, depth, replicas: this.roots.length, regions: this.regions };
     const write = WRITERS[source](settings);
     for (const region of this.regions) {
-      region.weights = new Float64Array(region.rows * region.columns);
-      write(region, region.weights);
+      const numbers = new Float64Array(region.rows * region.written);
+      write(region, numbers);
+      region.weights = region.hats ? bells(numbers, region, layerSize) : numbers;
       normalizeRows(region.weights, region.rows, region.columns);
       region.inputs = new Float64Array(region.columns); // scaled
       region.sums = new Float64Array(region.rows); // scaled alike
@@ -166,7 +183,7 @@ export class Circuit {
 }
 
 /** The regions, children first, with the places of their weights. */
-function regionsOf({ partitions, arities, children, variables }, layerSize, widths, kinds) {
+function regionsOf({ partitions, arities, children, variables }, layerSize, widths, hats, kinds) {
   const used = kinds.map(() => 0), isChild = new Uint8Array(partitions.length), regions = [];
   for (const child of children) isChild[child] = 1;
   let leaf = 0, partition = 0, at = 0;
@@ -174,10 +191,12 @@ function regionsOf({ partitions, arities, children, variables }, layerSize, widt
     const variable = isInner ? null : variables[leaf++];
     const below = isInner ? Array.from(children.subarray(at, (at += arities[partition++]))) : null;
     const columns = isInner ? layerSize : widths[variable];
-    const kind = kinds.findIndex((candidate) => candidate.columns === Math.max(columns, layerSize));
-    const isRoot = !isChild[index];
+    const ofLeaf = isInner ? 0 : hats[variable], wanted = ofLeaf ? columns : Math.max(columns, layerSize);
+    const kind = kinds.findIndex((candidate) => candidate.hats === ofLeaf && candidate.columns === wanted);
+    const isRoot = !isChild[index], written = ofLeaf ? kinds[kind].written : columns;
     regions.push({
-      index, variable, children: below, columns, kind, sector: used[kind]++, isRoot, rows: isRoot ? 1 : layerSize,
+      index, variable, children: below, columns, written, hats: ofLeaf, kind, sector: used[kind]++, isRoot,
+      rows: isRoot ? 1 : layerSize,
     });
   });
   return regions;

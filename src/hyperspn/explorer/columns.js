@@ -1,6 +1,7 @@
 // Columns: what the values of the table mean to the circuit.
 
-import { inverseLogCdf, logAdd, logDensity, logIntervalMass } from "./normal.js";
+import { Hats, Normals } from "./banks.js";
+import { logAdd } from "./normal.js";
 import { pick } from "./circuit.js";
 import { Scale, Standard } from "./scales.js";
 import { readDate, readNumber, writeDate, writeNumber } from "./values.js";
@@ -122,12 +123,13 @@ class Categories {
 /** A column of numbers or dates: what is known of it is a value, or intervals. */
 class Numbers {
   constructor(description, { means, stds }) {
-    const { name, kind, scale, mean, std, decimals = null, missing = false } = description;
-    Object.assign(this, { name, kind, decimals, means, stds, isNumeric: true, hasMissing: missing });
+    const { name, kind, scale, mean, std, hats = 0, decimals = null, missing = false } = description;
+    Object.assign(this, { name, kind, decimals, hats, isNumeric: true, hasMissing: missing });
     this.description = description;
     this.scale = scale ? new Scale(scale) : new Standard(mean, std, decimals);
     this.points = [...this.scale.points, ...(missing ? [Infinity] : [])];
-    this.members = means.length;
+    this.bank = hats ? new Hats(hats) : new Normals(means, stds);
+    this.members = this.bank.count;
     this.width = this.members + this.points.length;
   }
 
@@ -187,10 +189,7 @@ class Numbers {
     const logs = new Float64Array(this.width).fill(-Infinity);
     for (const [low, high] of intervals) {
       const from = this.scale.score(low), to = this.scale.score(high);
-      for (let j = 0; j < this.members; j++) {
-        const mass = logIntervalMass((from - this.means[j]) / this.stds[j], (to - this.means[j]) / this.stds[j]);
-        logs[j] = logAdd(logs[j], mass);
-      }
+      for (let j = 0; j < this.members; j++) logs[j] = logAdd(logs[j], this.bank.logMass(j, from, to));
     }
     this.points.forEach((point, index) => {
       const inside = ([low, high]) => low <= point && (point < high || (point === low && point === Infinity));
@@ -204,7 +203,7 @@ class Numbers {
     const slope = this.scale.logSlope(value), score = this.scale.score(value);
     if (point >= 0) logs[this.members + point] = 0;
     else if (slope > -Infinity) {
-      for (let j = 0; j < this.members; j++) logs[j] = logDensity(score, this.means[j], this.stds[j]) + slope;
+      for (let j = 0; j < this.members; j++) logs[j] = this.bank.logDensity(j, score) + slope;
     }
     return logs;
   }
@@ -230,20 +229,11 @@ class Numbers {
   draw(member, known, random) {
     if (member >= this.members) return this.points[member - this.members] === Infinity ? "" : this.write(this.points[member - this.members]);
     if (known?.value !== undefined) return this.write(known.value);
-    const mean = this.means[member], std = this.stds[member];
-    const ends = (known?.intervals ?? EVERYTHING).map((pair) => pair.map((x) => (this.scale.score(x) - mean) / std));
-    const logs = ends.map(([low, high]) => logIntervalMass(low, high)), most = Math.max(...logs);
+    const ends = (known?.intervals ?? EVERYTHING).map((pair) => pair.map((x) => this.scale.score(x)));
+    const logs = ends.map(([low, high]) => this.bank.logMass(member, low, high)), most = Math.max(...logs);
     const [low, high] = ends[pick(logs.map((log) => Math.exp(log - most)), random)];
-    return this.write(this.scale.value(mean + std * drawWithin(low, high, random())));
+    return this.write(this.scale.value(this.bank.quantile(member, low, high, random())));
   }
-}
-
-/** The quantile of a standard normal variable within an interval. */
-function drawWithin(low, high, level) {
-  if (low + high > 0) return -drawWithin(-high, -low, 1 - level);
-  const below = logIntervalMass(-Infinity, low), above = logIntervalMass(-Infinity, high);
-  const score = inverseLogCdf(logAdd(below + Math.log1p(-level), above + Math.log(level)));
-  return Math.min(Math.max(score, low), high);
 }
 
 function union(intervals) {

@@ -1,8 +1,8 @@
 // Distributions: what a posterior of leaf distributions says of a column, in its own units.
 
-import { inverseLogCdf, logIntervalMass, normalCdf } from "./normal.js";
+import { inverseLogCdf } from "./normal.js";
 
-const QUANTILE_BINS = 20, STEPS = 400, HALVINGS = 50;
+const QUANTILE_BINS = 20, STEPS = 100, HALVINGS = 50;
 const NEGLIGIBLE = 1e-14;
 
 /** The values of a column, told apart for mutual information: codes, or quantile bins, point masses and "missing". */
@@ -86,26 +86,23 @@ export function quantilesOf(column, levels, posterior, known = null) {
 
 /** The distribution function, without what is missing. */
 function cumulative(column, posterior, known) {
-  const { scale, members, means, stds } = column;
+  const { scale, members, bank } = column;
   const intervals = (known?.intervals ?? [[-Infinity, Infinity]]).map((pair) => pair.map((x) => scale.score(x)));
-  const normals = [];
+  const massBelow = (j, z) => known
+    ? intervals.reduce((sum, [a, b]) => sum + Math.exp(bank.logMass(j, a, Math.min(b, z))), 0) : bank.below(j, z);
+  const used = [];
   let total = 0;
   for (let j = 0; j < members; j++) {
     if (posterior[j] < NEGLIGIBLE) continue;
-    const ends = intervals.map((pair) => pair.map((z) => (z - means[j]) / stds[j]));
-    const mass = known ? ends.reduce((sum, [a, b]) => sum + Math.exp(logIntervalMass(a, b)), 0) : 1;
-    normals.push({ mean: means[j], std: stds[j], weight: posterior[j] / mass, ends });
+    used.push({ j, weight: posterior[j] / massBelow(j, Infinity) });
     total += posterior[j];
   }
   const points = scale.points.map((point, i) => ({ point, weight: posterior[members + i] }));
   for (const { weight } of points) total += weight;
-  const part = known
-    ? ({ mean, std, ends }, z) => ends.reduce((sum, [a, b]) => sum + Math.exp(logIntervalMass(a, Math.min(b, (z - mean) / std))), 0)
-    : ({ mean, std }, z) => normalCdf((z - mean) / std);
   return (x) => {
     const z = scale.score(x);
     let sum = 0;
-    for (const normal of normals) sum += normal.weight * part(normal, z);
+    for (const { j, weight } of used) sum += weight * massBelow(j, z);
     for (const { point, weight } of points) if (point <= x) sum += weight;
     return sum / total;
   };
@@ -127,10 +124,11 @@ export function meanOf(column, posterior, known = null) {
 }
 
 /** The mean of each leaf distribution but "missing", as averages over equal steps of probability. */
-function memberMeans({ scale, means, stds }) {
-  const levels = Array.from({ length: STEPS }, (_, i) => inverseLogCdf(Math.log((i + 0.5) / STEPS)));
-  const normals = Array.from(means, (mean, j) => levels.reduce((sum, z) => sum + scale.value(mean + stds[j] * z), 0) / STEPS);
-  return [...normals, ...scale.points];
+function memberMeans({ scale, bank }) {
+  const levels = Array.from({ length: STEPS }, (_, i) => (i + 0.5) / STEPS);
+  const means = Array.from({ length: bank.count }, (_, j) =>
+    levels.reduce((sum, level) => sum + scale.value(bank.quantile(j, -Infinity, Infinity, level)), 0) / STEPS);
+  return [...means, ...scale.points];
 }
 
 /** Mutual information in bits, of joint probabilities in rows. */

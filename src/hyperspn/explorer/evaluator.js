@@ -48,7 +48,7 @@ export function columnsOf({ header, arrays }) {
 export class LocalEngine {
   constructor({ header, arrays }, columns) {
     this.columns = columns;
-    const circuit = { ...header.circuit, widths: columns.map(({ width }) => width) };
+    const circuit = { ...header.circuit, widths: columns.map(({ width }) => width), hats: columns.map(({ hats = 0 }) => hats) };
     this.circuit = new Circuit(circuit, { structure: below(arrays, "structure."), parameters: below(arrays, "weights.") });
   }
 

@@ -45,7 +45,10 @@ def pack(
     packed = {name: _compact(array) for name, array in {**_arrays(model, with_weights), **(arrays or {})}.items()}
     header = {
         **summary(model),
-        "columns": [describe(column) for column in model.schema.columns],
+        "columns": [
+            {**describe(column), "hats": len(family.grid)}
+            for column, family in zip(model.schema.columns, model.circuit.leaves.families, strict=True)
+        ],
         "circuit": circuit_sizes(model.circuit) if with_weights else None,
         "arrays": [{"name": n, "type": TYPES[a.dtype.name], "count": a.size} for n, a in packed.items()],
         **(more or {}),
@@ -123,7 +126,10 @@ def circuit_sizes(circuit: Circuit) -> dict[str, Any]:
         "layerSize": circuit.sectors.layer_size,
         "source": SOURCES[type(source)],
         "depth": len(source.net) if isinstance(source, HyperWeights | FactoredWeights) else 0,
-        "kinds": [{"columns": kind.columns, "count": kind.count} for kind in circuit.sectors.kinds],
+        "kinds": [
+            {"columns": kind.columns, "count": kind.count, "written": kind.written, "hats": len(kind.grid)}
+            for kind in circuit.sectors.kinds
+        ],
     }
 
 
@@ -132,9 +138,12 @@ def _arrays(model: TableModel, with_weights: bool) -> Arrays:
     circuit = model.circuit
     arrays: Arrays = {}
     for variable, family in enumerate(circuit.leaves.families):
-        if isinstance(family, Numeric | Gaussian):
-            means, stds = _normals(circuit, variable)
-            arrays |= {f"leaves.{variable}.means": means, f"leaves.{variable}.stds": stds}
+        if isinstance(family, Gaussian):
+            mean, variance = family.moments(circuit.leaves.parameters_of(variable).detach().double())
+            arrays |= {
+                f"leaves.{variable}.means": mean[0].numpy(),
+                f"leaves.{variable}.stds": variance[0].sqrt().numpy(),
+            }
     if with_weights:
         structure = circuit.structure
         arrays |= {
@@ -147,17 +156,6 @@ def _arrays(model: TableModel, with_weights: bool) -> Arrays:
         state = circuit.weights.state_dict()
         arrays |= {f"weights.{name}": value.numpy() for name, value in state.items()}
     return arrays
-
-
-def _normals(circuit: Circuit, variable: int) -> tuple[NDArray, NDArray]:
-    """The means and standard deviations of a variable's normal distributions, (members,)."""
-    family, raw = circuit.leaves.families[variable], circuit.leaves.parameters_of(variable).detach().double()
-    if isinstance(family, Gaussian):
-        mean, variance = family.moments(raw)
-        return mean[0].numpy(), variance[0].sqrt().numpy()
-    assert isinstance(family, Numeric)
-    mean, std = type(family).join([family])._normal(raw)  # type: ignore[attr-defined]
-    return mean[0].numpy(), std[0].numpy()
 
 
 def _compact(array: NDArray) -> NDArray:

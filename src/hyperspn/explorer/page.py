@@ -18,7 +18,7 @@ from ..files import write
 from .export import check, encode_rows, pack
 
 FOLDER = Path(__file__).parent
-EVALUATOR = ("normal", "scales", "circuit", "values", "events", "columns", "distributions", "evaluator", "worker")
+EVALUATOR = ("normal", "banks", "scales", "circuit", "values", "events", "columns", "distributions", "evaluator", "worker")
 PAGE = ("axes", "dom", "session", "cards", "histograms", "panels", "page")
 MODULE = re.compile(r"^import [^;]*;\n|^export (?=async|class|const|function)", re.MULTILINE)
 LARGEST = 8_000_000

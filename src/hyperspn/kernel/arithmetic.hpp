@@ -4,7 +4,8 @@
 
 namespace hyperspn {
 
-enum NodeType : int32_t { CATEGORICAL = 0, DENSE = 1, INNER = 2 };
+// A leaf is read as one code, as the likelihoods of all its distributions, or as those few that are not 0.
+enum NodeType : int32_t { CATEGORICAL = 0, DENSE = 1, INNER = 2, SPARSE = 3 };
 
 struct Node {
   int32_t type, variable, rows, columns, kind, sector;
@@ -13,6 +14,9 @@ struct Node {
   int32_t first_child, children;  // range in Program::children
   int64_t weight;                 // where its weights begin among those of the tree
 };
+
+// Whether the values of a leaf are looked up in its weights, or summed of few of them.
+inline bool is_looked_up(const Node& node) { return node.type == CATEGORICAL || node.type == SPARSE; }
 
 template <class Real>
 struct Format;
@@ -50,6 +54,9 @@ struct Block {
   const Real* dense;             // (dense rows, row_length)
   Real* dense_gradient;
   const int32_t* dense_ptr;
+  const int32_t* members;  // (sparse rows, row_length): of a variable one row after the other, -1 in its first if missing
+  const Real* shares;      // their likelihoods; the first 0 of a variable is the last that counts
+  const int32_t* sparse_ptr;
   int64_t row_length, first, valid;  // the block's first sample in a row, and its number of samples
 
   bool tape;

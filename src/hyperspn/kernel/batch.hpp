@@ -39,17 +39,29 @@ void check_sector(const Node& node, const Logits<In>& logits) {
          kind.rows * kind.columns);
 }
 
-// The samples, checked once: categories as codes, of which -1 is a missing one, and log-likelihoods of all other
-// leaves.
+// The likelihoods of sparse leaves that are not 0, and to which distributions they belong: both (rows, samples), the
+// rows of a variable one after the other. A missing value has -1 as its first member; a likelihood of 0 ends the others.
+template <class In>
+struct SparseRows {
+  const int32_t* members = nullptr;
+  const In* shares = nullptr;
+  std::vector<int32_t> ptr = {0};  // per variable
+
+  int width(int variable) const { return ptr[variable + 1] - ptr[variable]; }
+};
+
+// The samples, checked once: categories as codes, of which -1 is a missing one, log-likelihoods of dense leaves, and
+// likelihoods of sparse ones.
 template <class In>
 class Batch {
  public:
-  Batch(const Program& program, const void* codes, int code_bytes, const In* log_likelihoods, int64_t samples,
-        int threads)
+  Batch(const Program& program, const void* codes, int code_bytes, const In* log_likelihoods, SparseRows<In> rows,
+        int64_t samples, int threads)
       : program(program),
         codes(codes),
         code_bytes(code_bytes),
         log_likelihoods(log_likelihoods),
+        sparse(std::move(rows)),
         samples(samples),
         missing(program.categories.size()),
         likelihoods(log_likelihoods ? program.dense_rows() * samples : 0) {
@@ -57,6 +69,7 @@ class Batch {
       check_codes(static_cast<const int8_t*>(codes));
     else
       check_codes(static_cast<const int32_t*>(codes));
+    check_members();
     const int64_t size = likelihoods.size;
     if (size == 0) return;
     run_threads(threads, [&](int thread) {
@@ -70,11 +83,36 @@ class Batch {
   const void* const codes;  // (variables, samples)
   const int code_bytes;
   const In* const log_likelihoods;  // (dense rows, samples)
+  const SparseRows<In> sparse;
   const int64_t samples;
   std::vector<unsigned char> missing;  // per variable: whether any code is -1
   Buffer<In> likelihoods;              // as linear space takes them
 
+  // The most numbers that a leaf sums over, if it is not categorical.
+  int max_columns() const {
+    int most = program.max_columns;
+    for (size_t v = 0; v < program.sparse_columns.size(); ++v) most = std::max(most, sparse.width(int(v)));
+    return most;
+  }
+
  private:
+  void check_members() const {
+    EXPECT(sparse.ptr.size() == program.sparse_columns.size() + 1, "sparse_ptr of length sparse variables + 1",
+           sparse.ptr.size());
+    for (size_t v = 0; v < program.sparse_columns.size(); ++v) {
+      EXPECT(sparse.width(int(v)) >= 1, "rows of sparse variable " + std::to_string(v), sparse.width(int(v)));
+      const int64_t first = sparse.ptr[v] * samples, last = sparse.ptr[v + 1] * samples;
+      int32_t low = 0, high = 0;
+      for (int64_t i = first; i < last; ++i) {
+        low = std::min(low, i < first + samples ? sparse.members[i] : 2 * sparse.members[i]);
+        high = std::max(high, sparse.members[i]);
+      }
+      EXPECT(low >= -1, "members from 0, or -1 as the first, in sparse variable " + std::to_string(v), low);
+      EXPECT(high < program.sparse_columns[v],
+             "members below " + std::to_string(program.sparse_columns[v]) + " in sparse variable " + std::to_string(v),
+             high);
+    }
+  }
   template <class Code>
   void check_codes(const Code* row) {
     for (size_t v = 0; v < program.categories.size(); ++v, row += samples) {

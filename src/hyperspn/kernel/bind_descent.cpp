@@ -22,6 +22,8 @@ nb::object best_values(const PyBatch& from, const Arrays& logits, const std::vec
       [&](auto& batch) -> nb::object {
         using Real = std::decay_t<decltype(*batch->likelihoods.get())>;
         check_trees(batch->program, first, last);
+        EXPECT(batch->program.sparse_columns.empty(), "no sparse variables for the best values",
+               batch->program.sparse_columns.size());
         const auto sectors = read_logits<Real>(batch->program, logits, bases);
         Real* out;
         nb::object result = make_array<Real>({size_t(last - first), size_t(batch->samples)}, false, &out);
@@ -53,7 +55,7 @@ void check_travelers(const Longs& trees, const Longs& samples, const Longs& keys
 // Writes what is chosen for travelers in these trees to members, (travelers, variables).
 void descend(const PyBatch& from, const Arrays& logits, const std::vector<int64_t>& bases, int64_t first, int64_t last,
              const std::string& choose, const Longs& trees, const Longs& samples, const Longs& keys,
-             const Integers& code_columns, const Integers& dense_columns,
+             const Integers& code_columns, const Integers& dense_columns, const Integers& sparse_columns,
              nb::ndarray<int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> members, int threads) {
   std::visit(
       [&](auto& batch) {
@@ -68,12 +70,17 @@ void descend(const PyBatch& from, const Arrays& logits, const std::vector<int64_
                code_columns.size());
         EXPECT(dense_columns.size() + 1 == program.dense_ptr.size(), "a column for each dense variable",
                dense_columns.size());
-        for (const Integers& columns : {code_columns, dense_columns})
+        EXPECT(sparse_columns.size() == program.sparse_columns.size(), "a column for each sparse variable",
+               sparse_columns.size());
+        EXPECT(how != Choose::BEST || sparse_columns.size() == 0, "no sparse variables for the best members",
+               sparse_columns.size());
+        for (const Integers& columns : {code_columns, dense_columns, sparse_columns})
           for (size_t i = 0; i < columns.size(); ++i)
             EXPECT(columns.data()[i] >= 0 && size_t(columns.data()[i]) < members.shape(1), "one of the columns",
                    columns.data()[i]);
         const auto sectors = read_logits<Real>(program, logits, bases);
-        const Members out{members.data(), int64_t(members.shape(1)), code_columns.data(), dense_columns.data()};
+        const Members out{members.data(), int64_t(members.shape(1)), code_columns.data(), dense_columns.data(),
+                          sparse_columns.data()};
         nb::gil_scoped_release release;
         Descent<Real>(*batch, sectors, how, check_threads(threads))
             .members(first, last, trees.data(), samples.data(), keys.data(), trees.size(), out);
@@ -87,7 +94,7 @@ void bind_descent(nb::module_& m) {
   using namespace nanobind::literals;
   m.def("best_values", &best_values, "batch"_a, "logits"_a, "bases"_a, "first_tree"_a, "last_tree"_a, "threads"_a = 1);
   m.def("descend", &descend, "batch"_a, "logits"_a, "bases"_a, "first_tree"_a, "last_tree"_a, "choose"_a, "trees"_a,
-        "samples"_a, "keys"_a, "code_columns"_a, "dense_columns"_a, "members"_a, "threads"_a = 1);
+        "samples"_a, "keys"_a, "code_columns"_a, "dense_columns"_a, "sparse_columns"_a, "members"_a, "threads"_a = 1);
 }
 
 }  // namespace hyperspn

@@ -19,10 +19,10 @@ namespace {
 
 Program* make_program(const Integers& tree_ptr, const Integers& type, const Integers& variable, const Integers& size,
                       const Integers& kind, const Integers& sector, const Integers& child_ptr, const Integers& children,
-                      const Integers& slot, const Integers& dense_ptr, int rows, int variables, int kinds) {
+                      const Integers& slot, const Integers& dense_ptr, int rows, int variables, int sparse, int kinds) {
   IntegerArrays arrays{copied(tree_ptr), copied(type),      copied(variable), copied(size), copied(kind),
                        copied(sector),   copied(child_ptr), copied(children), copied(slot), copied(dense_ptr)};
-  return new Program(std::move(arrays), rows, variables, kinds);
+  return new Program(std::move(arrays), rows, variables, sparse, kinds);
 }
 
 // A walk in the precision of its batch, with the values that it finds.
@@ -171,10 +171,11 @@ NB_MODULE(_kernel, m) {
   nb::set_leak_warnings(false);  // circuits may outlive the interpreter
   nb::class_<Program>(m, "Program")
       .def(nb::new_(&make_program), "tree_ptr"_a, "type"_a, "variable"_a, "size"_a, "kind"_a, "sector"_a, "child_ptr"_a,
-           "children"_a, "slot"_a, "dense_ptr"_a, "rows"_a, "variables"_a, "kinds"_a);
+           "children"_a, "slot"_a, "dense_ptr"_a, "rows"_a, "variables"_a, "sparse"_a, "kinds"_a);
   nb::class_<PyBatch>(m, "Batch")
-      .def(nb::init<const Program&, Array, std::optional<Array>, const std::string&, int>(), "program"_a, "codes"_a,
-           "log_likelihoods"_a.none(), "dtype"_a, "threads"_a, nb::keep_alive<1, 2>());
+      .def(nb::init<const Program&, Array, std::optional<Array>, std::optional<PySparseRows>, const std::string&, int>(),
+           "program"_a, "codes"_a, "log_likelihoods"_a.none(), "sparse"_a.none(), "dtype"_a, "threads"_a,
+           nb::keep_alive<1, 2>());
   nb::class_<PyWalk>(m, "Walk")
       .def(nb::init<const PyBatch&, int64_t, int64_t, bool, int>(), "batch"_a, "first_tree"_a, "last_tree"_a, "tape"_a,
            "threads"_a, nb::keep_alive<1, 2>())
@@ -185,11 +186,11 @@ NB_MODULE(_kernel, m) {
   m.def("network_forward", &network_forward, "rows"_a, "weights"_a, "biases"_a, "threads"_a = 1);
   m.def("network_backward", &network_backward, "rows"_a, "weights"_a, "biases"_a, "gradient"_a, "threads"_a = 1);
   bind_descent(m);
-  bind_normals(m);
   m.def("round_subnormals", &round_subnormals, "on"_a, "threads"_a);
   m.def("instruction_set", &instruction_set);
   m.def("instruction_sets", &instruction_sets);
   m.attr("CATEGORICAL") = int(CATEGORICAL);
   m.attr("DENSE") = int(DENSE);
   m.attr("INNER") = int(INNER);
+  m.attr("SPARSE") = int(SPARSE);
 }

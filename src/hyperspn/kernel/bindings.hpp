@@ -5,6 +5,5 @@
 namespace hyperspn {
 
 void bind_descent(nanobind::module_& m);
-void bind_normals(nanobind::module_& m);
 
 }  // namespace hyperspn

@@ -1,13 +1,18 @@
 // A batch and unnormalized weights as Python hands them over.
 #pragma once
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
 
 #include <optional>
+#include <tuple>
 #include <variant>
 
 #include "arrays.hpp"
 
 namespace hyperspn {
+
+// Members, (rows, samples), their likelihoods, and where the rows of each variable begin.
+using PySparseRows = std::tuple<Array, Array, Integers>;
 
 // A batch in either precision, with the arrays that it reads.
 class PyBatch {
@@ -16,9 +21,9 @@ class PyBatch {
   using Pointer = std::unique_ptr<Batch<Real>>;
   std::variant<Pointer<float>, Pointer<double>> batch;
 
-  PyBatch(const Program& program, Array codes, std::optional<Array> log_likelihoods, const std::string& dtype,
-          int threads)
-      : codes(codes), log_likelihoods(log_likelihoods) {
+  PyBatch(const Program& program, Array codes, std::optional<Array> log_likelihoods, std::optional<PySparseRows> sparse,
+          const std::string& dtype, int threads)
+      : codes(codes), log_likelihoods(log_likelihoods), sparse(sparse) {
     check_threads(threads);
     if (dtype == "float32")
       read<float>(program, threads);
@@ -31,6 +36,7 @@ class PyBatch {
  private:
   const Array codes;
   const std::optional<Array> log_likelihoods;
+  const std::optional<PySparseRows> sparse;
 
   template <class In>
   void read(const Program& program, int threads) {
@@ -45,8 +51,26 @@ class PyBatch {
       expect_shape(*log_likelihoods, {program.dense_rows(), samples}, "log-likelihoods");
       dense = typed<In>(*log_likelihoods, "log-likelihoods");
     }
+    SparseRows<In> rows = read_sparse<In>(program, samples);
     nb::gil_scoped_release release;
-    batch = std::make_unique<Batch<In>>(program, codes.data(), int(codes.itemsize()), dense, samples, threads);
+    batch = std::make_unique<Batch<In>>(program, codes.data(), int(codes.itemsize()), dense, std::move(rows), samples,
+                                        threads);
+  }
+
+  template <class In>
+  SparseRows<In> read_sparse(const Program& program, int64_t samples) const {
+    SparseRows<In> rows;
+    if (program.sparse_columns.empty()) return rows;
+    EXPECT(sparse, "sparse rows for " + std::to_string(program.sparse_columns.size()) + " variables", 0);
+    const auto& [members, shares, ptr] = *sparse;
+    rows.ptr = copied(ptr);
+    Program::check_pointers(rows.ptr, "sparse_ptr");
+    expect_shape(members, {rows.ptr.back(), samples}, "members");
+    expect_shape(shares, {rows.ptr.back(), samples}, "shares");
+    if (members.dtype() != nb::dtype<int32_t>())
+      throw std::invalid_argument("expected members of dtype int32, found another");
+    rows.members = static_cast<const int32_t*>(members.data()), rows.shares = typed<In>(shares, "shares");
+    return rows;
   }
 };
 

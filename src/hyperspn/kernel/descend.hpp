@@ -105,6 +105,8 @@ class Descent {
     party.choose = choose, party.weights = weights.get(), party.logs = logs.get();
     party.codes = batch.codes, party.code_bytes = batch.code_bytes;
     party.dense = batch.log_likelihoods, party.dense_ptr = program.dense_ptr.data(), party.row_length = batch.samples;
+    party.members_at = batch.sparse.members, party.shares = batch.sparse.shares;
+    party.sparse_ptr = batch.sparse.ptr.data();
     party.travelers = memory.travelers.data(), party.samples = memory.samples.data(), party.keys = memory.keys.data();
     party.inputs = memory.inputs.get(), party.values = memory.values.get();
     party.scratch = memory.scratch.get(), party.states = memory.states.get();

@@ -10,7 +10,7 @@ enum class Choose { PRIOR, POSTERIOR, BEST };
 struct Members {
   int64_t* data;
   int64_t columns;
-  const int32_t *of_codes, *of_dense;  // the column of each variable
+  const int32_t *of_codes, *of_dense, *of_sparse;  // the column of each variable
 };
 
 // Travelers in one tree, each with the sample of the batch that it belongs to, and the key of its random numbers.
@@ -26,6 +26,9 @@ struct Party {
   int code_bytes;
   const Real* dense;  // logarithms, (dense rows, row_length)
   const int32_t* dense_ptr;
+  const int32_t* members_at;  // (sparse rows, row_length), see Block
+  const Real* shares;
+  const int32_t* sparse_ptr;
   int64_t row_length;
 
   int64_t valid;

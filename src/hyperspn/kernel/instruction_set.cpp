@@ -6,7 +6,6 @@
 
 #include "arithmetic.hpp"
 #include "descent.hpp"
-#include "normals.hpp"
 
 namespace hyperspn {
 
@@ -14,8 +13,6 @@ namespace hyperspn {
   namespace isa {                                             \
   extern const Arithmetic<float> float_narrow, float_wide;    \
   extern const Arithmetic<double> double_narrow, double_wide; \
-  extern const NormalArithmetic<float> float_normals;         \
-  extern const NormalArithmetic<double> double_normals;       \
   extern const DescentArithmetic<float> float_descent;        \
   extern const DescentArithmetic<double> double_descent;      \
   }
@@ -80,14 +77,6 @@ template <>
 const Arithmetic<double>& linear_space<double>(int rows, int largest_leaf) {
   const Arithmetic<double>& narrow = CHOOSE(double_narrow);
   return rows < first_wide(largest_leaf < narrow.lookups) ? narrow : CHOOSE(double_wide);
-}
-template <>
-const NormalArithmetic<float>& normal_arithmetic<float>() {
-  return CHOOSE(float_normals);
-}
-template <>
-const NormalArithmetic<double>& normal_arithmetic<double>() {
-  return CHOOSE(double_normals);
 }
 template <>
 const DescentArithmetic<float>& descent_arithmetic<float>() {

@@ -80,7 +80,46 @@ struct Frame {
       }
   }
 
+  // f(member, log share) for all of a sparse leaf that are not 0
+  template <class F>
+  void over_shares(const Node& node, int64_t s, const F& f) const {
+    for (int64_t row = b.sparse_ptr[node.variable]; row < b.sparse_ptr[node.variable + 1]; ++row) {
+      const int64_t at = row * b.row_length + b.first + s;
+      if (b.shares[at] == 0) return;
+      f(b.members[at], std::log(b.shares[at]));
+    }
+  }
+  bool is_missing(const Node& node, int64_t s) const {
+    return b.members[b.sparse_ptr[node.variable] * b.row_length + b.first + s] < 0;
+  }
+  double mixed(const Node& node, const double* w, int64_t s) const {
+    double top = minus_infinity, total = 0;
+    over_shares(node, s, [&](int member, double share) { top = std::max(top, w[member] + share); });
+    if (top == minus_infinity) return top;
+    over_shares(node, s, [&](int member, double share) { total += std::exp(w[member] + share - top); });
+    return top + std::log(total);
+  }
+  void mix(const Node& node, double* out) const {
+    const double* w = weights(node);
+    for (int o = 0; o < node.rows; ++o, w += node.columns, out += width)
+      for (int64_t s = 0; s < b.valid; ++s) out[s] = is_missing(node, s) ? 0 : mixed(node, w, s);
+  }
+  void mix_backward(const Node& node, const double* gradient) const {
+    const double* w = weights(node);
+    double* total = weight_gradient(node);
+    for (int o = 0; o < node.rows; ++o, w += node.columns, total += node.columns, gradient += width)
+      for (int64_t s = 0; s < b.valid; ++s) {
+        if (gradient[s] == 0 || is_missing(node, s)) continue;
+        const double out = mixed(node, w, s);
+        if (out == minus_infinity) continue;
+        over_shares(node, s, [&](int member, double share) {
+          total[member] += gradient[s] * std::exp(w[member] + share - out);
+        });
+      }
+  }
+
   void leaf_values(const Node& node, double* out) const {
+    if (node.type == SPARSE) return mix(node, out);
     if (node.type == DENSE) return sums(node, b.dense + dense_offset(node), b.row_length, out);
     const double* w = weights(node);
     for (int o = 0; o < node.rows; ++o, w += node.columns, out += width)
@@ -88,6 +127,7 @@ struct Frame {
   }
 
   void leaf_backward(const Node& node, const double* gradient) const {
+    if (node.type == SPARSE) return mix_backward(node, gradient);
     if (node.type == DENSE) {
       leaf_values(node, leaf);
       const int64_t at = dense_offset(node);

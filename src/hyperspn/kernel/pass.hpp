@@ -29,7 +29,7 @@ class Pass final : public AnyPass<In> {
         program(batch.program),
         arithmetic(arithmetic),
         rows(arithmetic.padded(program.rows)),
-        max_columns(arithmetic.padded(program.max_columns)),
+        max_columns(arithmetic.padded(batch.max_columns())),
         first_tree(first_tree),
         tasks(std::move(all)),
         keep(keep),
@@ -260,7 +260,7 @@ class Pass final : public AnyPass<In> {
     }
     if (keep == Keep::NOTHING) worker.memory = make_memory(call.tape, width, 1);
     worker.scratch = Buffer<Real>(arithmetic.scratch(rows, program.max_children, max_columns, width));
-    if (gathers) worker.gathered = Gathered<Real>(program, width);
+    if (gathers) worker.gathered = Gathered<Real>(batch, width);
     worker.values.resize(width), worker.seeds.resize(width), worker.flagged.resize(width);
     return worker;
   }
@@ -276,6 +276,7 @@ class Pass final : public AnyPass<In> {
     b.layer_size = program.rows, b.rows = rows, b.vectors = cut.vectors, b.max_columns = max_columns;
     b.weights = normalized.buffer.get(), b.weights_begin = call.weights[share.task].begin;
     b.code_bytes = batch.code_bytes, b.missing = batch.missing.data(), b.dense_ptr = program.dense_ptr.data();
+    b.sparse_ptr = batch.sparse.ptr.data();
     b.valid = std::min(cut.width, task.count - worker.first);
     b.tape = call.tape, b.risky = normalized.risky, b.scratch = worker.scratch.get();
     b.gradient_unit = call.units[share.task];
@@ -291,6 +292,7 @@ class Pass final : public AnyPass<In> {
     if constexpr (std::is_same_v<Real, In>)
       if (tasks[share.task].all()) {
         b.codes = batch.codes, b.dense = batch.likelihoods.get();
+        b.members = batch.sparse.members, b.shares = batch.sparse.shares;
         b.row_length = batch.samples, b.first = worker.first;
         return;
       }

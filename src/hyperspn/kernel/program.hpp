@@ -33,12 +33,14 @@ struct Tree {
 
 class Program {
  public:
-  Program(IntegerArrays arrays, int rows, int variables, int kinds) : rows(rows), kinds(kinds) {
+  Program(IntegerArrays arrays, int rows, int variables, int sparse, int kinds) : rows(rows), kinds(kinds) {
     EXPECT(rows >= 1, "rows >= 1", rows);
     EXPECT(variables >= 0, "variables >= 0", variables);
+    EXPECT(sparse >= 0, "sparse variables >= 0", sparse);
     children = std::move(arrays.children);
     dense_ptr = std::move(arrays.dense_ptr);
     categories.assign(variables, 0);
+    sparse_columns.assign(sparse, 0);
     check_pointers(dense_ptr, "dense_ptr");
     check_pointers(arrays.tree_ptr, "tree_ptr");
     check_pointers(arrays.child_ptr, "child_ptr");
@@ -50,12 +52,19 @@ class Program {
 
   int rows, kinds;
   int max_children = 1, max_columns = 1;  // max_columns of dense leaves
-  int largest_leaf = 1;                   // columns of categorical leaves; others count as the largest there can be
+  int largest_leaf = 1;                   // columns of leaves; dense ones count as the largest there can be
   std::vector<Tree> trees;
   std::vector<Node> nodes;
-  std::vector<int32_t> children, dense_ptr, categories;
+  std::vector<int32_t> children, dense_ptr, categories, sparse_columns;
 
   int64_t dense_rows() const { return dense_ptr.back(); }
+
+  static void check_pointers(const std::vector<int32_t>& pointers, const std::string& name) {
+    EXPECT(!pointers.empty(), name + " with at least one entry", 0);
+    EXPECT(pointers[0] == 0, name + "[0] = 0", pointers[0]);
+    for (size_t i = 1; i < pointers.size(); ++i)
+      EXPECT(pointers[i] >= pointers[i - 1], name + " that never decreases", pointers[i]);
+  }
 
  private:
   static constexpr int64_t padding = 16;  // a vector has at most so many numbers
@@ -64,13 +73,6 @@ class Program {
   // In wide layers rows are padded.
   int64_t room_for_weights(const Node& node) const {
     return rows < narrowest_wide ? whole(int64_t(node.rows) * node.columns) : whole(node.rows) * node.columns;
-  }
-
-  static void check_pointers(const std::vector<int32_t>& pointers, const std::string& name) {
-    EXPECT(!pointers.empty(), name + " with at least one entry", 0);
-    EXPECT(pointers[0] == 0, name + "[0] = 0", pointers[0]);
-    for (size_t i = 1; i < pointers.size(); ++i)
-      EXPECT(pointers[i] >= pointers[i - 1], name + " that never decreases", pointers[i]);
   }
 
   void check_lengths(const IntegerArrays& a) const {
@@ -102,16 +104,17 @@ class Program {
       node.columns = rows;
       return;
     }
-    EXPECT(node.type == CATEGORICAL || node.type == DENSE, "node type 0, 1 or 2", node.type);
+    EXPECT(node.type == CATEGORICAL || node.type == DENSE || node.type == SPARSE, "node type 0, 1, 2 or 3", node.type);
     EXPECT(node.children == 0, "a leaf without children", node.children);
     EXPECT(node.columns >= 1, "a leaf with columns", node.columns);
-    largest_leaf = std::max(largest_leaf, node.type == CATEGORICAL ? node.columns : INT32_MAX);
-    if (node.type == CATEGORICAL) {
-      EXPECT(node.variable >= 0 && node.variable < int(categories.size()),
-             "a variable below " + std::to_string(categories.size()), node.variable);
-      int& known = categories[node.variable];
+    largest_leaf = std::max(largest_leaf, node.type == DENSE ? INT32_MAX : node.columns);
+    if (node.type != DENSE) {
+      std::vector<int32_t>& columns = node.type == CATEGORICAL ? categories : sparse_columns;
+      EXPECT(node.variable >= 0 && node.variable < int(columns.size()),
+             "a variable below " + std::to_string(columns.size()), node.variable);
+      int& known = columns[node.variable];
       EXPECT(known == 0 || known == node.columns,
-             std::to_string(known) + " categories for variable " + std::to_string(node.variable), node.columns);
+             std::to_string(known) + " columns for variable " + std::to_string(node.variable), node.columns);
       known = node.columns;
     } else {
       int count = int(dense_ptr.size()) - 1;

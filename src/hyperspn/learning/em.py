@@ -12,6 +12,7 @@ from torch import Tensor
 from ..circuits.circuit import Circuit
 from ..engines.layered import FreeLogWeights, log_sum
 from ..leaves.evidence import Evidence, Rows
+from ..weights.bells import MEAN_AND_WIDTH, move_bells
 from ..weights.direct import DirectWeights
 from ..weights.sectors import SumLayer
 from ..weights.source import WeightSource, normalize
@@ -28,7 +29,8 @@ class EM:
         w[o, j] <- (1 - step_size) w[o, j] + step_size (F[o, j] + pseudocount / edges) / (sum_j F[o, j] + pseudocount)
 
     The mixture over roots is one more sum. Leaf distributions move in the same way, by their expected sufficient
-    statistics over the values that are known. A sum or a leaf distribution that nothing reaches stays as it is.
+    statistics over the values that are known, and bells by the mean and the mean square of the places that their flows
+    go to. A sum or a leaf distribution that nothing reaches stays as it is.
     On all rows, with step size 1 and no pseudocount, no step lowers the likelihood.
 
     Arguments:
@@ -106,10 +108,20 @@ class EM:
 
     def _maximize(self, counts: Sequence[Tensor]) -> None:
         flows, statistics = counts[: len(self.logits)], counts[len(self.logits) :]
+        for layer in self.circuit.sectors.layers:
+            if layer.kind.grid:
+                self._move_bells(layer, flows[layer.kind_index])
         for index, places in self.places:
             logits = self.logits[index].view(-1)
             logits[places] = self._move(logits[places], flows[index].view(-1)[places])
         self.circuit.leaves.maximize(statistics, self.step_size)
+
+    def _move_bells(self, layer: SumLayer, gradient: Tensor) -> None:
+        """Moves means and widths in the sectors of a layer, of which these are the gradients."""
+        written, ids = self.logits[layer.kind_index], layer.sectors.flatten()
+        shape, grid = (layer.kind.rows, layer.kind.written), layer.kind.places.to(written)
+        blocks, gradients = (part[ids].unflatten(1, shape) for part in (written, gradient))
+        written[ids] = move_bells(blocks, gradients, grid, self.step_size).flatten(1)
 
     def _move(self, logits: Tensor, flows: Tensor) -> Tensor:
         """The logarithms of the new weights of sums, one in each row of the last axis."""
@@ -123,4 +135,7 @@ class EM:
 def _places(layer: SumLayer) -> list[tuple[int, Tensor]]:
     """Where the logits of a layer's sums are: of which kind, and at which of its places, one sum's in each row."""
     numbers = torch.arange(layer.kind.count * layer.kind.size).view(-1, layer.kind.size)
+    if layer.kind.grid:
+        blocks = numbers[layer.sectors.flatten()].unflatten(1, (layer.kind.rows, layer.kind.written))
+        return [(layer.kind_index, blocks[:, : layer.rows, MEAN_AND_WIDTH:])]
     return [(layer.kind_index, places) for places in layer.sums(numbers[layer.sectors.flatten()])]

@@ -170,8 +170,8 @@ RECIPES = {
 """For each kind of model the recipes among which to choose."""
 
 
-def leaf_families(schema: Schema, members: int = 32) -> list[LeafFamily]:
-    """The leaf family of each column, with `members` normal distributions for one of numbers."""
+def leaf_families(schema: Schema, members: int = 96) -> list[LeafFamily]:
+    """The leaf family of each column, with `members` hats for one of numbers."""
     return [
         Categorical(column.size) if column.scale is None else Numeric(column.scale, members, column.missing_as_data)
         for column in schema.columns

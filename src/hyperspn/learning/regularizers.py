@@ -32,7 +32,7 @@ class Dropout(WeightSource):
         rate: The probability of an edge to be dropped.
         seed: What the numbers are drawn by, with the step.
         leaves: Whether the sums over leaf distributions lose edges too. Where these are categories, rows may then
-            have probability zero.
+            have probability zero. Bells (see `SectorKind`) stay whole.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Dropout(WeightSource):
         self.seed = seed
         self.step = 0
         self.rates = [torch.full((kind.count,), rate, dtype=torch.float32) for kind in sectors.kinds]
-        self.used_columns = [torch.full((kind.count,), kind.columns) for kind in sectors.kinds]
+        self.used_columns = [torch.full((kind.count,), kind.written) for kind in sectors.kinds]
         for layer in sectors.layers:
             edge_sectors, columns = layer.edges()
             self.used_columns[layer.kind_index][edge_sectors] = columns
             self.rates[layer.kind_index][layer.sectors] = 0
-            if leaves or not layer.is_leaf:
+            if (leaves or not layer.is_leaf) and not layer.kind.grid:
                 self.rates[layer.kind_index][edge_sectors] = rate
 
     def at(self, step: int) -> Dropout:
@@ -66,7 +66,7 @@ class Dropout(WeightSource):
 
     def remaining_edges(self, kind: int, ids: Tensor | slice) -> Tensor:
         """Which edges of these sectors stay at this step, (ids, rows, columns)."""
-        rows, columns, count = self.kinds[kind].rows, self.kinds[kind].columns, self.kinds[kind].count
+        rows, columns, count = self.kinds[kind].rows, self.kinds[kind].written, self.kinds[kind].count
         ids = torch.arange(count)[ids] if isinstance(ids, slice) else ids.cpu()
         key = np.random.SeedSequence((self.seed, self.step, kind + 1)).generate_state(1, np.uint64).view(np.int64)[0]
         draws = _uniform(int(key), ids[:, None] * (rows * columns) + torch.arange(rows * columns))
@@ -118,7 +118,7 @@ class Softening(WeightSource):
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
         logits = self.source(kind, ids)
         categories = self.categories[kind][ids if isinstance(ids, slice) else ids.cpu()].to(logits.device)
-        blocks = logits.unflatten(1, (self.kinds[kind].rows, self.kinds[kind].columns))  # (ids, rows, columns)
+        blocks = logits.unflatten(1, (self.kinds[kind].rows, -1))  # (ids, rows, columns)
         (soft,) = categories.nonzero(as_tuple=True)
         hard, categories = blocks[soft], categories[soft, None, None]
         used = torch.arange(hard.shape[-1], device=logits.device) < categories  # (soft, 1, columns)

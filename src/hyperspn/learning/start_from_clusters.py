@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import NoneType
+
 import numpy as np
 import torch
 
@@ -9,9 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..circuits.circuit import Circuit
 from ..circuits.models import countable
-from ..leaves import Categorical, Numeric
+from ..leaves import Categorical, LeafFamily, Numeric
+from ..leaves.hats import REACH
 from ..structures import RegionGraph
 from ..structures.mutual_information import encode
+from ..weights.bells import MEAN_AND_WIDTH, bell_numbers
 from ..weights.factored import FactoredWeights
 
 MOST_ROWS = 5000
@@ -29,8 +33,9 @@ def start_from_clusters(circuit: Circuit, data: ArrayLike, seed: int = 0) -> Non
 
         base_u[o, j] = log P(state of u = j | state of the region above = o) + noise,
 
-    where the state of a categorical leaf is its category, and that of a numeric one its nearest distribution. Leaves of
-    other distributions keep their weights.
+    where the state of a categorical leaf is its category. A leaf of numbers begins with the means and deviations of
+    their normal scores in each state, and with the frequencies of its point masses. Leaves of other distributions keep
+    their weights.
 
     Arguments:
         circuit: A circuit whose weights are `FactoredWeights`, which is changed.
@@ -59,13 +64,18 @@ def start_from_clusters(circuit: Circuit, data: ArrayLike, seed: int = 0) -> Non
     above = {child: region for region, below in children.items() for child in below}
     for region, state in states.items():
         layer = circuit.sectors.layers[circuit.sectors.layer_of[region]]
-        if layer.is_leaf and not _has_states(circuit, region):
+        family = _family(circuit, region) if layer.is_leaf else None
+        if not isinstance(family, (Categorical, Numeric, NoneType)):
             continue
         given = states[above[region]] if region in above else np.zeros(len(table), np.int64)
-        logits = np.log(_frequencies(given, state, layer.rows, layer.columns))
-        logits += NOISE * generator.standard_normal(logits.shape)
+        if isinstance(family, Numeric):
+            numbers = _bells(family, table[:, circuit.structure.scope(region)[0]], given, layer.rows)
+        else:
+            numbers = np.log(_frequencies(given, state, layer.rows, layer.columns))
+        numbers += NOISE * generator.standard_normal(numbers.shape)
+        numbers[:, MEAN_AND_WIDTH * isinstance(family, Numeric) :] -= numbers[:, -1:]
         sector = int(layer.sectors[circuit.sectors.slot_of[region], 0])
-        circuit.weights.begin(layer.kind_index, sector, torch.from_numpy(logits))
+        circuit.weights.begin(layer.kind_index, sector, torch.from_numpy(numbers))
 
 
 def _children_of_one_tree(structure: RegionGraph) -> dict[int, list[int]]:
@@ -88,8 +98,7 @@ def _states(
         if isinstance(family, Categorical):
             codes[variable] = np.nan_to_num(table[:, variable], nan=-1)
         elif isinstance(family, Numeric):
-            means = circuit.leaves.parameters_of(variable)[0, :, 0].detach().double().numpy()
-            codes[variable] = family.nearest_members(table[:, variable], means)
+            codes[variable] = family.scale.bins(table[:, variable])
     leaves = np.flatnonzero(circuit.structure.partition_counts[: circuit.structure.roots[0] + 1] == 0)
     states = {
         int(leaf): codes[variable].astype(np.int64)
@@ -130,6 +139,22 @@ def _frequencies(given: States, state: States, rows: int, columns: int) -> NDArr
     return counts / counts.sum(1, keepdims=True)
 
 
-def _has_states(circuit: Circuit, leaf: int) -> bool:
-    variable = circuit.structure.scope(leaf)[0]
-    return isinstance(circuit.leaves.families[variable], (Categorical, Numeric))
+def _bells(family: Numeric, x: NDArray, given: States, rows: int) -> NDArray[np.float64]:
+    """What to write for a leaf of numbers, (rows, points + 3): each state is drawn towards all of them together."""
+    point = np.full(len(x), len(family.points))
+    for index, value in enumerate(family.points):
+        point[x == value] = index
+    point[np.isnan(x)] = -1
+    frequencies = _frequencies(given, point, rows, len(family.points) + 1)
+    plain = point == len(family.points)
+    scores, states = family.scale.scores(x[plain]).clip(-REACH, REACH), given[plain]
+    counts = np.bincount(states, minlength=rows) + PSEUDOCOUNT
+    means = np.bincount(states, scores, rows) / counts
+    squares = (np.bincount(states, scores**2, rows) + PSEUDOCOUNT) / counts
+    mean, std = torch.from_numpy(means), torch.from_numpy(np.sqrt(np.maximum(squares - means**2, 0)))
+    bells = bell_numbers(mean, std, family.grid[1] - family.grid[0])
+    return np.concatenate([np.stack([part.numpy() for part in bells], 1), np.log(frequencies)], 1)
+
+
+def _family(circuit: Circuit, leaf: int) -> LeafFamily:
+    return circuit.leaves.families[circuit.structure.scope(leaf)[0]]

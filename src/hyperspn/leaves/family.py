@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -40,6 +39,11 @@ class LeafFamily:
         """The number of codes of a discrete family whose values are 0..codes-1."""
         return None
 
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """The places of the first members on a line, if they have any: the weights of sums over them are bells."""
+        return ()
+
     def kin(self) -> Hashable:
         """Families of equal kin are evaluated together, as the family that `join` returns."""
         return self
@@ -68,10 +72,6 @@ class LeafFamily:
     def log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """The log-density under each member, (batch, variables, l)."""
         raise NotImplementedError
-
-    def log_prob_by_value(self, parameters: Tensor, x: Any, values: Tensor) -> Tensor:
-        """The same without gradients; values, (batch, variables), say which entries of `x` are alike."""
-        return self.log_prob(parameters, x)
 
     def region_log_prob(self, parameters: Tensor, x: Tensor, known: Tensor) -> Tensor:
         """The log-densities of whole regions of V variables, as matrix products, for families that are `is_linear`.

@@ -1,4 +1,4 @@
-"""Intervals of normal distributions: their masses, and draws and moments within them."""
+"""Intervals of normal distributions: their masses, and draws within them."""
 
 from __future__ import annotations
 
@@ -53,17 +53,6 @@ def inverse_log_ndtr(log_level: Tensor) -> Tensor:
     from scipy.special import ndtri_exp
 
     return torch.from_numpy(ndtri_exp(log_level.double().cpu().numpy())).to(log_level.device)
-
-
-def interval_moments(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and mean square of a standard normal variable within intervals."""
-    middle = 0.5 * (low + high)
-    wide = high - low > NARROW
-    log_mass = log_interval_mass(low, high)
-    at_low, at_high = (-0.5 * x.square() - 0.5 * log(2 * pi) - log_mass for x in (low, high))
-    mean = at_low.exp() - at_high.exp()
-    square = 1 + low.nan_to_num(posinf=0, neginf=0) * at_low.exp() - high.nan_to_num(posinf=0, neginf=0) * at_high.exp()
-    return torch.where(wide, mean, middle), torch.where(wide, square, middle.square())
 
 
 def _draw(log_weights: Tensor, generator: Generator | None) -> Tensor:

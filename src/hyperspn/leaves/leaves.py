@@ -141,20 +141,12 @@ class Leaves(nn.Module):
     def group_log_prob(self, evidence: Evidence, group: int, modes: bool = False) -> Tensor:
         """The same for the variables of one group, (batch, variables of the group, their l)."""
         family, raw, variables = self.groups[group], self.raw[group], self.variables[group].to(self.raw[group].device)
-        known = self._known(evidence, group)
+        known = family.log_prob(raw, self.reading(evidence, group))
         if group in evidence.events and evidence.is_event is not None:
             masses = family.log_mass(raw, evidence.events[group])
             known = torch.where(evidence.is_event[:, variables, None], masses, known)
         unknown = self._log_modes(family, raw) if modes else known.new_zeros(())
         return torch.where(self.columns(evidence.missing, variables)[..., None], unknown, known)
-
-    def _known(self, evidence: Evidence, group: int) -> Tensor:
-        """The log-densities of the values of one group, (batch, variables, l)."""
-        family, raw, reading = self.groups[group], self.raw[group], self.reading(evidence, group)
-        if not family.is_prepared or torch.is_grad_enabled():
-            return family.log_prob(raw, reading)
-        values = self.columns(evidence.values, self.variables[group].to(evidence.values.device))
-        return family.log_prob_by_value(raw, reading, values)
 
     def _log_modes(self, family: LeafFamily, raw: Tensor) -> Tensor:
         """The log-density of each distribution at its own mode, (variables, l)."""

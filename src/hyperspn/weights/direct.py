@@ -15,14 +15,16 @@ class DirectWeights(WeightSource):
 
     Arguments:
         sectors: The sectors to write.
-        init: "uniform" in [0, 1) as published for RAT-SPNs, or standard "normal" as for EiNets.
+        init: "uniform" in [0, 1) as published for RAT-SPNs, or standard "normal" as for EiNets and always for bells.
     """
 
     def __init__(self, sectors: Sectors, init: Init = "uniform") -> None:
         super().__init__()
         self.init = init
         self.learning_rate = 1e-2 if sectors.product == "outer" else 2e-2
-        self.logits = nn.ParameterList(initial(kind.count, kind.size, init=init) for kind in sectors.kinds)
+        self.logits = nn.ParameterList(
+            initial(kind.count, kind.size, init="normal" if kind.grid else init) for kind in sectors.kinds
+        )
 
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
         return _rows(self.logits[kind], ids)

@@ -58,7 +58,10 @@ class FactoredWeights(WeightSource):
         self.latents = nn.Parameter(torch.randn(len(sectors.structure.roots), latent_dim))
         self.net = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths))
         self.heads = nn.ParameterList(0.1 * torch.randn(features, count) for count in counts)
-        self.bases = nn.ParameterList(initial(count, init=init) for count in counts)
+        self.bases = nn.ParameterList(
+            initial(count, init="normal" if kind.grid else init)
+            for count, kind in zip(counts, sectors.kinds, strict=True)
+        )
 
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
         numbers = self.numbers[kind].to(self.latents.device)  # (U, size)
@@ -72,12 +75,12 @@ class FactoredWeights(WeightSource):
         return blocks.view(-1, size)[asked]
 
     @torch.no_grad()
-    def begin(self, kind: int, region: int, weights: Tensor) -> None:
-        """Lets the base of a region begin with these unnormalized weights of its sector's used corner, (rows, columns)."""
-        rows, columns = weights.shape
+    def begin(self, kind: int, region: int, written: Tensor) -> None:
+        """Lets the base of a region begin with these numbers in its sector's used corner, (rows, columns), the last one 0."""
+        rows, columns = written.shape
         numbers = self.numbers[kind][region].view(self.rows, -1)[:rows, :columns]
         free = numbers >= 0
-        self.bases[kind][numbers[free]] = (weights - weights[:, -1:])[free].to(self.bases[kind])
+        self.bases[kind][numbers[free]] = written[free].to(self.bases[kind])
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return [
@@ -112,9 +115,9 @@ def _number_corners(sectors: Sectors) -> list[Tensor]:
     for index, kind in enumerate(sectors.kinds):
         layers = [layer for layer in sectors.layers if layer.kind_index == index]
         count = sum(layer.sectors.numel() for layer in layers) // len(sectors.structure.roots)
-        used = torch.from_numpy(np.zeros((count, kind.rows, kind.columns), bool))
+        used = torch.from_numpy(np.zeros((count, kind.rows, kind.written), bool))
         for layer in layers:
-            free = layer.columns - (layer.partitions == 1)
+            free = (kind.written if kind.grid else layer.columns) - (layer.partitions == 1)
             used[layer.sectors[layer.sectors < count], : layer.rows, :free] = True
         numbers.append((used.flatten().cumsum(0) - 1).view(count, kind.size).masked_fill(~used.flatten(1), -1))
     return numbers

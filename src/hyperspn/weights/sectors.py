@@ -15,21 +15,42 @@ from torch.nn import functional
 
 from ..structures import RegionGraph
 from ..structures.region_graph import IntArray
+from .bells import MEAN_AND_WIDTH, bell_logits
 
 Product = Literal["elementwise", "outer"]
+Grid = tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class SectorKind:
-    """Sectors of one shape: `count` blocks of `rows` x `columns` unnormalized weights."""
+    """Sectors of one shape: `count` blocks of `rows` x `columns` unnormalized weights.
+
+    A weight source writes `size` numbers for each. These are the weights; or, where the first columns are distributions
+    at the places of a `grid`, fewer numbers from which the weights are made: each row is a bell (see `bell_logits`).
+    """
 
     rows: int
     columns: int
     count: int
+    grid: tuple[float, ...] = ()
+
+    @property
+    def written(self) -> int:
+        """The numbers that are written for a row."""
+        return self.columns - len(self.grid) + MEAN_AND_WIDTH + 1 if self.grid else self.columns
 
     @property
     def size(self) -> int:
-        return self.rows * self.columns
+        return self.rows * self.written
+
+    @property
+    def places(self) -> Tensor:
+        return torch.tensor(self.grid, dtype=torch.float64)
+
+    def logits(self, written: Tensor) -> Tensor:
+        """The unnormalized weights of sectors, (sectors, size) -> (sectors, rows, columns)."""
+        blocks = written.unflatten(-1, (self.rows, self.written))
+        return bell_logits(blocks, self.places.to(written)) if self.grid else blocks
 
 
 @dataclass(frozen=True)
@@ -61,22 +82,22 @@ class SumLayer:
         """Whether there is anything to sum: else the outputs are the distributions of a leaf as they are."""
         return self.sectors.shape[1] > 0
 
-    def sums(self, logits: Tensor) -> list[Tensor]:
+    def sums(self, written: Tensor) -> list[Tensor]:
         """Lays out the weights of these sectors as one row per sum node.
 
         Arguments:
-            logits: The unnormalized weights of all sectors of U' of the regions, (sectors, size of a sector).
+            written: What a source wrote for all sectors of U' of the regions, (sectors, size of a sector).
 
         Returns:
             The unnormalized weights, (U', rows, P columns).
         """
-        blocks = logits.view(-1, self.partitions, self.kind.rows, self.kind.columns)  # (U', P, k, c)
+        blocks = self.kind.logits(written).unflatten(0, (-1, self.partitions))  # (U', P, k, c)
         blocks = blocks[:, :, : self.rows, : self.columns]  # (U', P, rows, columns)
         return [blocks.transpose(1, 2).flatten(2)]  # (U', rows, P columns)
 
-    def assemble(self, logits: Tensor, normalize: Callable[[Tensor], Tensor]) -> Tensor:
+    def assemble(self, written: Tensor, normalize: Callable[[Tensor], Tensor]) -> Tensor:
         """The log-weights of the sums over all inputs, (U', rows, P columns), once each row of `sums` is normalized."""
-        weights, *mixing = map(normalize, self.sums(logits))
+        weights, *mixing = map(normalize, self.sums(written))
         return (weights + mixing[0][..., None] if mixing else weights).flatten(2)
 
     def edges(self) -> tuple[Tensor, int]:
@@ -107,9 +128,9 @@ class EinsumLayer(SumLayer):
         """The number of a region's sectors before those of mixing weights."""
         return self.rows * self.partitions * self.columns // self.left
 
-    def sums(self, logits: Tensor) -> list[Tensor]:
+    def sums(self, written: Tensor) -> list[Tensor]:
         """The weights, (U', rows, P, columns), and where there are several partitions the mixing weights, (U', rows, P)."""
-        vectors = logits.view(-1, self.sectors.shape[1], self.kind.columns)  # (U', sectors, size)
+        vectors = self.kind.logits(written)[:, 0].unflatten(0, (-1, self.sectors.shape[1]))  # (U', sectors, columns)
         weights = vectors[:, : self.num_edges, : self.left].reshape(len(vectors), self.rows, self.partitions, -1)
         return [weights, vectors[:, self.num_edges :, : self.rows].mT] if self.partitions > 1 else [weights]
 
@@ -124,7 +145,8 @@ class Sectors:
     """Numbers the sectors of a structure and groups its sums into layers.
 
     With element-wise products there is one sector for each leaf region and for each partition: k x k weights, of which
-    a leaf uses k x l and a root 1 x k. Leaves with more than k distributions have sectors of their own kind, k x l.
+    a leaf uses k x l and a root 1 x k. Leaves with more than k distributions have sectors of their own kind, k x l; so
+    have those whose distributions are at the places of a grid.
 
     With outer products, which need partitions of at most two, sectors are vectors of k weights (see `EinsumLayer`), or
     of l in sums over l > k leaf distributions. A leaf region of exactly k distributions has no sums over them.
@@ -135,10 +157,16 @@ class Sectors:
         leaf_widths: For each variable its number of leaf distributions l.
         product: How a partition multiplies k outputs of each child: "elementwise", into k products, or "outer",
             into k x k.
+        grids: For each variable the places of its first leaf distributions, if they have any; by default none has.
     """
 
     def __init__(
-        self, structure: RegionGraph, layer_size: int, leaf_widths: Sequence[int], product: Product = "elementwise"
+        self,
+        structure: RegionGraph,
+        layer_size: int,
+        leaf_widths: Sequence[int],
+        product: Product = "elementwise",
+        grids: Sequence[Grid] | None = None,
     ) -> None:
         if layer_size < 1:
             raise ValueError(f"expected layer_size >= 1, found {layer_size}")
@@ -150,12 +178,13 @@ class Sectors:
         widths = _region_widths(structure, np.asarray(leaf_widths))
         shapes = (_outer_shapes if product == "outer" else _elementwise_shapes)(structure, layer_size, widths)
         self.num_used_weights = int(shapes.weights.sum()) + self.num_mixture_weights
-        sizes = [layer_size, *np.unique(shapes.left[shapes.left > layer_size]).tolist()]
-        kinds = np.searchsorted(sizes, np.maximum(shapes.left, layer_size))  # (regions,)
-        ids, counts = _number(np.repeat(kinds, shapes.sectors), len(sizes))
+        forms, kinds = _forms(layer_size, shapes.left, _region_grids(structure, grids))
+        ids, counts = _number(np.repeat(kinds, shapes.sectors), len(forms))
         counts[0] += structure.spare_sectors
         sector_rows = 1 if product == "outer" else layer_size
-        self.kinds = tuple(SectorKind(sector_rows, size, count) for size, count in zip(sizes, counts, strict=True))
+        self.kinds = tuple(
+            SectorKind(sector_rows, columns, count, grid) for (grid, columns), count in zip(forms, counts, strict=True)
+        )
 
         self.layers: list[SumLayer] = []
         groups = _group_regions(structure, shapes)
@@ -206,6 +235,25 @@ def ragged_gather(offsets: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
     owners = torch.arange(len(items), device=items.device).repeat_interleave(counts)
     firsts = offsets[items] - (counts.cumsum(0) - counts)
     return firsts[owners] + torch.arange(len(owners), device=items.device), owners
+
+
+def _region_grids(structure: RegionGraph, grids: Sequence[Grid] | None) -> list[Grid]:
+    """The grid of each region: that of a leaf's variables."""
+    regions: list[Grid] = [()] * structure.num_regions
+    if grids is not None and any(grids):
+        firsts = structure.leaf_variables[structure.leaf_offsets[:-1]]
+        for region, variable in zip(structure.leaf_regions.tolist(), firsts.tolist(), strict=True):
+            regions[region] = tuple(grids[variable])
+    return regions
+
+
+def _forms(layer_size: int, left: np.ndarray, grids: list[Grid]) -> tuple[list[tuple[Grid, int]], IntArray]:
+    """The grid and the columns of each kind, without a grid first and then by columns, and the kind of each region."""
+    columns = np.where([not grid for grid in grids], np.maximum(left, layer_size), left).tolist()
+    of_regions = list(zip(grids, columns, strict=True))
+    forms = sorted({((), layer_size), *of_regions}, key=lambda form: (len(form[0]), form[1], form[0]))
+    numbers = {form: index for index, form in enumerate(forms)}
+    return forms, np.array([numbers[form] for form in of_regions])
 
 
 def _number(kinds: IntArray, num_kinds: int) -> tuple[IntArray, list[int]]:

@@ -1,7 +1,7 @@
 // Upward in log space and down again: one instruction set, one precision.
 #include "../descent.hpp"
 
-#include "intervals.hpp"
+#include "logarithm.hpp"
 
 namespace hyperspn {
 namespace {
@@ -76,6 +76,18 @@ struct Way {
     }
     return terms;
   }
+  // Of a sparse leaf: whether nothing is known of a traveler's value, and f(member, likelihood) for all that are not 0.
+  bool is_missing(const Node& node, int64_t s) const {
+    return p.members_at[p.sparse_ptr[node.variable] * p.row_length + p.samples[s]] < 0;
+  }
+  template <class F>
+  void over_shares(const Node& node, int64_t s, const F& f) const {
+    for (int64_t row = p.sparse_ptr[node.variable]; row < p.sparse_ptr[node.variable + 1]; ++row) {
+      const int64_t at = row * p.row_length + p.samples[s];
+      if (p.shares[at] == 0) return;
+      f(p.members_at[at], double(p.shares[at]));
+    }
+  }
   static Real at(const V* rows, int64_t width, int64_t j, int64_t s) { return ((const Real*)rows)[j * width + s]; }
 };
 
@@ -144,6 +156,24 @@ struct Up : Way {
     }
   }
 
+  // out[o] = log sum_i share_i w[o, member_i]
+  void mix(const Node& node) const {
+    for (int o = 0; o < node.rows; ++o) {
+      const int64_t row = int64_t(o) * node.columns;
+      for (int64_t s = 0; s < width; ++s) {
+        Real& result = ((Real*)(out + int64_t(o) * vectors))[s];
+        result = is_missing(node, s) ? 0 : Real(log_share(node, logs(node) + row, s));
+      }
+    }
+  }
+  double log_share(const Node& node, const Real* logs, int64_t s) const {
+    double top = minus_infinity, total = 0;
+    over_shares(node, s, [&](int member, double share) { top = fmax(top, logs[member] + log(share)); });
+    if (top == minus_infinity) return top;
+    over_shares(node, s, [&](int member, double share) { total += share * exp(logs[member] - top); });
+    return top + log(total);
+  }
+
   // From the inputs of a sum, of which the largest becomes 0, to its outputs.
   void inner(const Node& node) const {
     V *in = inputs(node), *total = (V*)p.values;
@@ -159,6 +189,7 @@ struct Up : Way {
 
   void leaf(const Node& node) const {
     if (node.type == CATEGORICAL) return look_up(node);
+    if (node.type == SPARSE) return mix(node);
     const V* in = read_dense(node);
     p.choose == Choose::BEST ? maxima(node, in) : sums(node, in, terms + int64_t(p.max_columns) * vectors);
   }
@@ -242,16 +273,38 @@ struct Down : Way {
     for (int64_t s = 0; s < p.valid; ++s) chosen[s] = choice(node, in, exponentials, s);
   }
 
+  // One of the few distributions under which the traveler's value is possible.
+  int member(const Node& node, int64_t s) const {
+    const Real* log_w = logs(node) + int64_t(states(node)[s]) * node.columns;
+    double top = minus_infinity, total = 0, running = 0;
+    over_shares(node, s, [&](int member, double share) { top = fmax(top, log_w[member] + log(share)); });
+    over_shares(node, s, [&](int member, double share) { total += share * exp(log_w[member] - top); });
+    const double level = uniform(p.keys[s], number(node)) * total;
+    int chosen = 0;
+    bool is_found = false;
+    over_shares(node, s, [&](int member, double share) {
+      running += share * exp(log_w[member] - top);
+      if (!is_found) chosen = member;
+      is_found = is_found || running > level;
+    });
+    return chosen;
+  }
+
   void leaf(const Node& node, int32_t* chosen) const {
     const bool coded = node.type == CATEGORICAL, is_prior = p.choose == Choose::PRIOR;
-    const V* in = coded || is_prior ? nullptr : read_dense(node);
+    const V* in = node.type != DENSE || is_prior ? nullptr : read_dense(node);
     choices(node, in, terms + int64_t(p.max_columns) * vectors, chosen);
+    if (node.type == SPARSE && !is_prior)
+      for (int64_t s = 0; s < p.valid; ++s)
+        if (!is_missing(node, s)) chosen[s] = member(node, s);
     if (coded && !is_prior) {
       read_codes(node);
       for (int64_t s = 0; s < p.valid; ++s)
         if (((const Integer*)index)[s] >= 0) chosen[s] = int32_t(((const Integer*)index)[s]);
     }
-    const int32_t column = (coded ? p.members.of_codes : p.members.of_dense)[node.variable];
+    const Members& to = p.members;
+    const int32_t* columns = coded ? to.of_codes : node.type == SPARSE ? to.of_sparse : to.of_dense;
+    const int32_t column = columns[node.variable];
     for (int64_t s = 0; s < p.valid; ++s) p.members.data[p.travelers[s] * p.members.columns + column] = chosen[s];
   }
 

@@ -1,4 +1,4 @@
-// Leaves: categories are looked up in their weights, other likelihoods are summed with them.
+// Leaves: categories are looked up in their weights, likelihoods are summed with them, all of them or a few.
 #pragma once
 #include "frame.hpp"
 
@@ -47,6 +47,46 @@ struct Leaves : Frame {
     }
   }
 
+  // f(member, share) for each row of a sparse leaf; beyond the last sample all are missing.
+  template <class F>
+  void over_members(const Node& node, const F& f) const {
+    for (int64_t row = b.sparse_ptr[node.variable]; row < b.sparse_ptr[node.variable + 1]; ++row) {
+      const int32_t* members = b.members + row * b.row_length + b.first;
+      const Real* shares = b.shares + row * b.row_length + b.first;
+      Integer* member = (Integer*)index;
+      Real* share = (Real*)likelihood;
+      for (int64_t s = 0; s < b.valid; ++s) member[s] = members[s], share[s] = shares[s];
+      const bool is_first = row == b.sparse_ptr[node.variable];
+      for (int64_t s = b.valid; s < int64_t(vectors) * lanes; ++s) member[s] = is_first ? -1 : 0, share[s] = 0;
+      f(member, share, is_first);
+    }
+  }
+
+  // out[o] = sum_i share_i W[o, member_i]
+  void mix(const Node& node, V* out) const {
+    const Real unit = power_of_two(Form::unit);
+    const int64_t width = int64_t(vectors) * lanes;
+    over_members(node, [&](const Integer* member, const Real* share, bool is_first) {
+      const Real* weight = weights(node);
+      for (int o = 0; o < node.rows; ++o, weight += node.columns) {
+        Real* row = (Real*)(out + int64_t(o) * vectors);
+        if (is_first)
+          for (int64_t s = 0; s < width; ++s) row[s] = member[s] < 0 ? unit : weight[member[s]] * share[s] * unit;
+        else
+          for (int64_t s = 0; s < width; ++s) row[s] += weight[member[s]] * share[s] * unit;
+      }
+    });
+  }
+  void mix_backward(const Node& node, const V* gradient, Real* out) const {
+    over_members(node, [&](const Integer* member, const Real* share, bool) {
+      for (int o = 0; o < node.rows; ++o) {
+        const Real* g = (const Real*)(gradient + int64_t(o) * vectors);
+        for (int64_t s = 0; s < b.valid; ++s)
+          if (member[s] >= 0) out[int64_t(o) * node.columns + member[s]] += g[s] * share[s];
+      }
+    });
+  }
+
   void read_likelihoods(const Node& node) const {
     const Real unit = power_of_two(Form::unit);
     const Real* in = b.dense + b.dense_ptr[node.variable] * b.row_length + b.first;
@@ -59,6 +99,7 @@ struct Leaves : Frame {
 
   void leaf_values(const Node& node, V* out) const {
     if (node.type == CATEGORICAL) return look_up(node, out);
+    if (node.type == SPARSE) return mix(node, out);
     read_likelihoods(node);
     sum(weights(node), node.columns, 1, likelihood, node.rows, node.columns, out, vectors);
   }
@@ -66,6 +107,7 @@ struct Leaves : Frame {
   void leaf_backward(const Node& node, const V* gradient) const {
     Real* out = weight_gradient(node);
     if (node.type == DENSE) return dense_backward(node, gradient, out);
+    if (node.type == SPARSE) return mix_backward(node, gradient, out);
     read_codes(node, index);
     if (node.columns <= 8) return category_sums(gradient, index, node.rows, node.columns, vectors, out, node.columns);
     const Integer* code = (const Integer*)index;

@@ -96,7 +96,7 @@ inline Real normalize(const Node& node, const Real* logits, int64_t readable, in
 
 inline void finish(const Node& node, const Real* weights, const Real* gradient, Real gradient_unit, bool as_flows,
                    Real* out, int64_t stride) {
-  const Real factor = (node.type == CATEGORICAL ? power_of_two(Form::unit) : 1) / gradient_unit;
+  const Real factor = (is_looked_up(node) ? power_of_two(Form::unit) : 1) / gradient_unit;
   with_length(node.columns, [&](auto length) {
     for (int i = 0; i < node.rows; ++i) {
       const Real *w = weights + int64_t(i) * length, *g = gradient + int64_t(i) * length;

@@ -1,5 +1,5 @@
 // Softmax for wide layers: their weights are kept transposed, (columns, rows), so that rows are the vector dimension;
-// those of categorical leaves are multiplied by 2^unit.
+// those of leaves that are looked up are multiplied by 2^unit.
 #pragma once
 #include "softmax.hpp"
 
@@ -92,7 +92,7 @@ inline Real normalize_rows(const RowGroup& rows, const Real* logits, int64_t str
 }
 
 inline Real normalize_transposed(const Node& node, const Real* logits, int64_t, int64_t stride, Real* weights) {
-  const Real unit = node.type == CATEGORICAL ? power_of_two(Form::unit) : Real(1);
+  const Real unit = is_looked_up(node) ? power_of_two(Form::unit) : Real(1);
   Real low = 1;
   for (int o = 0; o < node.rows && low >= 0; o += lanes) {
     const RowGroup rows{node.rows - o < lanes ? node.rows - o : lanes, node.columns};
@@ -104,7 +104,7 @@ inline Real normalize_transposed(const Node& node, const Real* logits, int64_t, 
 
 inline void finish_transposed(const Node& node, const Real* weights, const Real* gradient, Real gradient_unit,
                               bool as_flows, Real* out, int64_t stride) {
-  const Real factor = 1 / gradient_unit, unit = node.type == CATEGORICAL ? power_of_two(-Form::unit) : Real(1);
+  const Real factor = 1 / gradient_unit, unit = is_looked_up(node) ? power_of_two(-Form::unit) : Real(1);
   const int64_t step = weight_step(node.rows);
   for (int o = 0; o < node.rows; o += lanes) {
     const RowGroup rows{node.rows - o < lanes ? node.rows - o : lanes, node.columns};

@@ -102,13 +102,56 @@ struct Wide : Leaves {
       read_codes(node, codes);
       return {weights(node), weight_step(node.rows), (Integer*)codes, all_ones};
     }
-    read_rows(node);
     const int64_t step = node.rows == 1 ? lanes : K;
+    if (node.type == SPARSE) return mix_rows(node, (Real*)buffer, step);
+    read_rows(node);
     sums(node, likelihoods, columns_step(node), samples, (Real*)buffer, step);
     return {(Real*)buffer, step};
   }
 
+  // f(s, member, share) for all of a sparse leaf that are not 0
+  template <class F>
+  void over_shares(const Node& node, int64_t s, const F& f) const {
+    for (int64_t row = b.sparse_ptr[node.variable]; row < b.sparse_ptr[node.variable + 1]; ++row) {
+      const int64_t at = row * b.row_length + b.first + s;
+      if (b.shares[at] == 0) return;
+      f(b.members[at], b.shares[at]);
+    }
+  }
+  bool is_missing(const Node& node, int64_t s) const {
+    return s >= b.valid || b.members[b.sparse_ptr[node.variable] * b.row_length + b.first + s] < 0;
+  }
+
+  // out[s] = sum_i share_i W[member_i]
+  Factor mix_rows(const Node& node, Real* out, int64_t step) const {
+    with_count(step < K ? 1 : parts, [&](auto count) {
+      for (int64_t s = 0; s < samples; ++s) {
+        V* to = (V*)(out + s * step);
+        const bool missing = is_missing(node, s);
+        for (int v = 0; v < count; ++v) to[v] = missing ? ((const V*)all_ones)[v] : V{};
+        if (missing) continue;
+        over_shares(node, s, [&](int32_t member, Real share) {
+          const V* row = (const V*)(weights(node) + member * weight_step(node.rows));
+          for (int v = 0; v < count; ++v) to[v] += row[v] * share;
+        });
+      }
+    });
+    return {out, step};
+  }
+  void add_by_member(const Node& node, const Real* gradient, int64_t step) const {
+    with_count(step < K ? 1 : parts, [&](auto count) {
+      for (int64_t s = 0; s < b.valid; ++s) {
+        if (is_missing(node, s)) continue;
+        over_shares(node, s, [&](int32_t member, Real share) {
+          V* row = (V*)(weight_gradient(node) + member * weight_step(node.rows));
+          for (int v = 0; v < count; ++v) row[v] += ((const V*)(gradient + s * step))[v] * share;
+        });
+      }
+    });
+  }
+
   void wide_leaf_backward(const Node& node, const Real* gradient, int64_t step) const {
+    if (node.type == SPARSE) return add_by_member(node, gradient, step);
     if (node.type == CATEGORICAL) {
       read_codes(node, index);
       return add_by_category((Integer*)index, gradient, step, weight_gradient(node), weight_step(node.rows), nullptr);

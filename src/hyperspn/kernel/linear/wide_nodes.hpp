@@ -98,15 +98,18 @@ struct WideBackward : Wide {
     first_child(node);
   }
 
+  // Whether the values of a leaf are in the buffer that was given for them.
+  static bool is_computed(const Node& node) { return node.type == DENSE || node.type == SPARSE; }
+
   // Child i > 0: its gradient is G p_{i-1}; then G becomes G child_i, the gradient of p_{i-1}, times that prefix's
   // scale.
   void step_back(const Node& node, int i) const {
     const Node &here = child(node, i), &first = child(node, 0);
     const bool second = i == 1;
-    const bool is_there = i + 1 == node.children && here.type == DENSE;
+    const bool is_there = i + 1 == node.children && is_computed(here);
     const Factor x = is_there ? Factor{(Real*)leaf, K} : value(here, leaf, other_index);
     const Factor before = !second               ? Factor{(Real*)prefix_at(i - 1), K}
-                          : first.type == DENSE ? Factor{(Real*)prefix_at(0), K}
+                          : is_computed(first) ? Factor{(Real*)prefix_at(0), K}
                                                 : value(first, prefix_at(0), index);
     const Real* child_scale = (Real*)(here.type == INNER ? scales(here) : ones);
     const Real* prefix_scale = (Real*)(second ? ones : prefix_at(i - 1) + int64_t(K) * vectors);

@@ -1,0 +1,68 @@
+"""Bells: the weights of sums over distributions that stand in a row, written as a mean and a width."""
+
+from __future__ import annotations
+
+from math import log
+
+import numpy as np
+import torch
+
+from torch import Tensor
+
+WIDTH = 0.5  # where 0 is written
+NARROWEST = 0.5  # in steps of the grid
+MEAN_AND_WIDTH = 2  # are the first numbers of a bell; its logit is the last
+
+
+def bell_logits(written: Tensor, grid: Tensor) -> Tensor:
+    """The unnormalized weights of bells and of what is beside them, (..., rows, n + 3) -> (..., rows, m + n).
+
+    Row o of a sector with k rows has first m distributions at the places t_j of a grid, d apart, then n others. It is
+    written as (mean, width, n logits of the others, logit of the bell):
+
+        logit_j = logit - (t_j - q_o - mean)^2 / 2 s^2 - log(sqrt(2 pi) s / d),   s = d / 2 + exp(width) / 2
+
+    where q_o is the normal quantile (o + 1/2) / k, so that the bells of a sector begin side by side.
+
+    Arguments:
+        written: What a source wrote.
+        grid: The places t, (m,).
+    """
+    mean, raw_width, others, logit = written.tensor_split([1, MEAN_AND_WIDTH, written.shape[-1] - 1], -1)
+    step = grid[1] - grid[0]
+    width = NARROWEST * step + WIDTH * raw_width.exp()
+    distance = grid - (mean + quantiles(written.shape[-2]).to(written)[:, None])  # (..., rows, m)
+    height = logit - (width / step).log() - 0.5 * log(2 * torch.pi)
+    return torch.cat([height - 0.5 * (distance / width).square(), others], -1)
+
+
+def bell_numbers(mean: Tensor, std: Tensor, step: float) -> tuple[Tensor, Tensor]:
+    """What to write for bells of these means and standard deviations, (..., rows) -> two of (..., rows)."""
+    raw = ((std - NARROWEST * step).clamp(min=1e-3 * step) / WIDTH).log()
+    return mean - quantiles(mean.shape[-1]).to(mean), raw
+
+
+def move_bells(written: Tensor, gradient: Tensor, grid: Tensor, step_size: float) -> Tensor:
+    """Moves mean and mean square of bells towards those of the flows f_j through their edges: (..., rows, n + 3), also out.
+
+    The gradients of what is written, where logits get flows, tell these: sum_j f_j is that of the bell's logit, and
+
+        sum_j f_j (t_j - mean) / s^2,   sum_j f_j ((t_j - mean)^2 / s^3 - 1 / s) ds/dwidth
+
+    are those of mean and width. A bell that nothing reaches stays.
+    """
+    flow, step = gradient[..., -1], float(grid[1] - grid[0])
+    free = WIDTH * written[..., 1].exp()  # ds/dwidth
+    mean, std = written[..., 0] + quantiles(written.shape[-2]).to(written), NARROWEST * step + free
+    total = flow.clamp(min=torch.finfo(flow.dtype).tiny)
+    offset = std.square() * gradient[..., 0] / total
+    spread = std.square() + std.pow(3) * gradient[..., 1] / (total * free)
+    new_mean = mean + step_size * offset
+    square = torch.lerp(std.square(), spread, step_size) - (new_mean - mean).square()
+    moved = torch.stack(bell_numbers(new_mean, square.clamp(min=0).sqrt(), step), -1)
+    return torch.cat([torch.where((flow > 0)[..., None], moved, written[..., :MEAN_AND_WIDTH]), written[..., MEAN_AND_WIDTH:]], -1)
+
+
+def quantiles(rows: int) -> Tensor:
+    """Where the bells of a sector begin, (rows,)."""
+    return torch.special.ndtri(torch.from_numpy((np.arange(rows) + 0.5) / rows))
