@@ -216,3 +216,9 @@ def test_too_many_hats_are_refused():
     for members in (1, 5000):
         with pytest.raises(ValueError, match=r"expected members 2..1024, found"):
             Numeric(CONTINUOUS, members)
+
+
+def test_gradients_of_bells():
+    written = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0)).double().requires_grad_()
+    grid = torch.from_numpy(Hats(9).places)
+    assert torch.autograd.gradcheck(lambda numbers: bell_logits(numbers, grid), (written,))

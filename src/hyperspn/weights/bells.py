@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from math import log
+from typing import Any
 
 import numpy as np
 import torch
 
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 WIDTH = 0.5  # where 0 is written
 NARROWEST = 0.5  # in steps of the grid
@@ -28,12 +30,43 @@ def bell_logits(written: Tensor, grid: Tensor) -> Tensor:
         written: What a source wrote.
         grid: The places t, (m,).
     """
-    mean, raw_width, others, logit = written.tensor_split([1, MEAN_AND_WIDTH, written.shape[-1] - 1], -1)
-    step = grid[1] - grid[0]
-    width = NARROWEST * step + WIDTH * raw_width.exp()
-    distance = grid - (mean + quantiles(written.shape[-2]).to(written)[:, None])  # (..., rows, m)
-    height = logit - (width / step).log() - 0.5 * log(2 * torch.pi)
-    return torch.cat([height - 0.5 * (distance / width).square(), others], -1)
+    return Bells.apply(written, grid)
+
+
+class Bells(torch.autograd.Function):
+    """`bell_logits` with few passes through memory."""
+
+    @staticmethod
+    def forward(ctx: Any, written: Tensor, grid: Tensor) -> Tensor:
+        ctx.save_for_backward(written, grid)
+        others, (mean, width, _) = written[..., MEAN_AND_WIDTH:-1], _shape(written, grid)
+        height = written[..., -1] - (width / (grid[1] - grid[0])).log() - 0.5 * log(2 * torch.pi)
+        logits = written.new_empty(*written.shape[:-1], len(grid) + others.shape[-1])
+        bells = torch.sub(grid, mean[..., None], out=logits[..., : len(grid)])  # (..., rows, m)
+        bells.mul_(width.reciprocal()[..., None]).square_().mul_(-0.5).add_(height[..., None])
+        logits[..., len(grid) :] = others
+        return logits
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        written, grid = ctx.saved_tensors
+        mean, width, slope = _shape(written, grid)
+        distance = (grid - mean[..., None]).mul_(width.reciprocal()[..., None])
+        bells = gradient[..., : len(grid)]
+        total, weighted = bells.sum(-1), bells * distance
+        result = torch.empty_like(written)
+        result[..., 0] = weighted.sum(-1) / width
+        result[..., 1] = (weighted.mul_(distance).sum(-1) - total) / width * slope
+        result[..., MEAN_AND_WIDTH:-1] = gradient[..., len(grid) :]
+        result[..., -1] = total
+        return result, None
+
+
+def _shape(written: Tensor, grid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean and the width s of bells, and ds/dwidth, (..., rows)."""
+    slope = WIDTH * written[..., 1].exp()
+    return written[..., 0] + quantiles(written.shape[-2]).to(written), NARROWEST * (grid[1] - grid[0]) + slope, slope
 
 
 def bell_numbers(mean: Tensor, std: Tensor, step: float) -> tuple[Tensor, Tensor]:
@@ -52,8 +85,7 @@ def move_bells(written: Tensor, gradient: Tensor, grid: Tensor, step_size: float
     are those of mean and width. A bell that nothing reaches stays.
     """
     flow, step = gradient[..., -1], float(grid[1] - grid[0])
-    free = WIDTH * written[..., 1].exp()  # ds/dwidth
-    mean, std = written[..., 0] + quantiles(written.shape[-2]).to(written), NARROWEST * step + free
+    mean, std, free = _shape(written, grid)
     total = flow.clamp(min=torch.finfo(flow.dtype).tiny)
     offset = std.square() * gradient[..., 0] / total
     spread = std.square() + std.pow(3) * gradient[..., 1] / (total * free)
