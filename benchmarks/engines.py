@@ -87,8 +87,7 @@ def kernel_milliseconds(circuit: hyperspn.Circuit, x: torch.Tensor) -> tuple[flo
     kinds = zip(circuit.sectors.kinds, chunk.ids, strict=True)
     written = ((circuit.weights(q, ids), kind) for q, (kind, ids) in enumerate(kinds))
     logits = [array(table.view(-1, kind.rows, kind.columns)) for table, kind in written]
-    codes = array(reading.codes(circuit.leaves.read(x)))
-    batch = kernel.Batch(reading.program, codes, None, "float32", THREADS)
+    batch = kernel.Batch(*reading.batch(circuit.leaves.read(x), circuit.leaves).arrays(), "float32", THREADS)
     seeds = array(torch.full((len(circuit.mixture), len(x)), 1 / len(circuit.mixture)))
     nodes = chunk.bases, chunk.nodes.start, chunk.nodes.stop
     walk = lambda: kernel.Walk(batch, 0, len(circuit.mixture), False, THREADS)

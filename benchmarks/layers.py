@@ -56,10 +56,9 @@ def measure(layer_size: int, replicas: int, categories: int, threads: int, secon
     """Milliseconds of the forward pass and of both, with weights that are there already."""
     circuit, rows = chow_liu_circuit(layer_size, replicas, categories)
     torch.set_num_threads(threads)
-    reading = circuit.engine.values
-    codes = reading.codes(circuit.leaves.read(rows[:BATCH]))
+    batch = circuit.engine.values.batch(circuit.leaves.read(rows[:BATCH]), circuit.leaves)
     parameters = dict(circuit.weights.named_parameters())
-    evaluation = Evaluation(reading, codes, None, circuit.weights, tuple(parameters), False)
+    evaluation = Evaluation(batch, circuit.weights, tuple(parameters), False)
     values = [parameter.detach() for parameter in parameters.values()]
     seeds = torch.full((replicas, BATCH), 1 / replicas)
 

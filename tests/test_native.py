@@ -24,7 +24,7 @@ from worlds import ROWS, SHARED, WIDE_LEAVES, missing_patterns, sharpened
 from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN, RegionGraph
 from hyperspn.engines import LayeredEngine, NativeEngine, native
 from hyperspn.engines.trees import Trees
-from hyperspn.kernel import array, rounded_subnormals
+from hyperspn.kernel import array, kernel, rounded_subnormals
 from hyperspn.structures import binary_trees, chow_liu
 from hyperspn.weights.sectors import Sectors
 
@@ -374,7 +374,7 @@ def test_the_same_numbers_again_for_every_number_of_threads():
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_every_instruction_set(isa):
-    if isa not in native.kernel.instruction_sets():
+    if isa not in kernel.instruction_sets():
         pytest.skip(f"this machine has no {isa}")
     code = (
         "import torch, test_native as t\n"
@@ -528,11 +528,12 @@ def kernel_inputs(batch=20):
     reading = circuit.engine.values
     kinds = zip(circuit.sectors.kinds, circuit.weights.logits)
     logits = [array(table.view(-1, kind.rows, kind.columns)) for kind, table in kinds]
-    return reading, logits, array(reading.codes(circuit.leaves.read(rows_of(circuit, batch))))
+    evidence = circuit.leaves.read(rows_of(circuit, batch))
+    return reading, logits, array(reading.batch(evidence, circuit.leaves).codes)
 
 
 def start_walk(reading, codes, trees=(0, 4), dtype="float64", tape=False):
-    return native.kernel.Walk(native.kernel.Batch(reading.program, codes, None, dtype, 1), *trees, tape, 1)
+    return kernel.Walk(kernel.Batch(reading.program, codes, None, None, dtype, 1), *trees, tape, 1)
 
 
 def test_flows_are_expected_counts():
@@ -567,14 +568,14 @@ def test_the_kernel_calls_no_python_code(monkeypatch, weights_at_once):
 
         return call
 
-    def walk(*arguments, make=native.kernel.Walk):
+    def walk(*arguments, make=kernel.Walk):
         made = watched(make)(*arguments)
         methods = ("forward", "finished", "values", "backward")
         return SimpleNamespace(**{name: watched(getattr(made, name)) for name in methods})
 
     for name in ("Batch", "network_forward", "network_backward"):
-        monkeypatch.setattr(native.kernel, name, watched(getattr(native.kernel, name)))
-    monkeypatch.setattr(native.kernel, "Walk", walk)
+        monkeypatch.setattr(kernel, name, watched(getattr(kernel, name)))
+    monkeypatch.setattr(kernel, "Walk", walk)
     circuit, _ = pair(STRUCTURES["balanced"], leaves="mixed", weights_at_once=weights_at_once)
     gradients(circuit, rows_of(circuit))
     assert len(inside) >= 8

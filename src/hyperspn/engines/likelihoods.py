@@ -81,7 +81,7 @@ def _sparse_group(leaves: Leaves, evidence: Evidence, group: int) -> list[tuple[
     most = (likelihoods > 0).sum(-1).amax(0).clamp(min=1).tolist() if len(members) else [1] * members.shape[1]
     blocks = []
     for v, rows in enumerate(most):
-        of_variable = members[:, v, :rows].T.contiguous()  # (rows, batch)
+        of_variable = members[:, v, :rows].T.clone(memory_format=torch.contiguous_format)  # (rows, batch)
         of_variable[0].masked_fill_(missing[:, v], -1)
         blocks.append((of_variable, likelihoods[:, v, :rows].T.to(leaves.dtype)))
     return blocks
