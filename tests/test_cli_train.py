@@ -1,4 +1,5 @@
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -165,6 +166,9 @@ def test_splits_that_are_given_and_words_for_missing(run, tmp_path):
     test = load_splits(f"{tmp_path}/train.csv", schema=model.schema, **options).test
     evaluated = json.loads(run(f"evaluate {tmp_path}/r --json")[1])
     assert evaluated["log_likelihood"] == pytest.approx(model.log_likelihood_of_rows(test).mean(), rel=1e-9)
+    assert run(f"query {tmp_path}/r --of number --rows {tmp_path}/test.csv")[2].startswith(
+        "note: '-' counts as missing"
+    )
 
 
 def test_brackets_and_colons_in_names_are_only_text(run, tmp_path):
@@ -193,3 +197,16 @@ def test_an_interrupted_run_can_go_on(tmp_path):
     assert "interrupted: run the same command again to resume" in errors
     assert "Traceback" not in errors
     assert (tmp_path / "checkpoint.pt").exists()
+
+
+def test_an_interrupt_while_torch_is_imported_is_one_line(tmp_path):
+    (tmp_path / "torch.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import hyperspn_command as command"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; command.start()"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (130, "hyperspn: interrupted\n")
