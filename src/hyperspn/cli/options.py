@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-TABLES, QUESTIONS, PAPER, EXPERT = "Tables", "Questions", "The paper", "For experts"
+TABLES_PANEL, QUESTIONS_PANEL, PAPER_PANEL, EXPERT_PANEL = "Tables", "Questions", "The paper", "For experts"
 
 
 class ModelName(str, Enum):
@@ -53,7 +53,7 @@ ExcelSafe = Annotated[
 ]
 Image = Annotated[str, typer.Option(help="Height, width and channels of images, like 32,32,3; else square.")]
 DataDir = Annotated[
-    str | None, typer.Option(help="Folder of the benchmark data; else HYPERSPN_DATA.", rich_help_panel=EXPERT)
+    str | None, typer.Option(help="Folder of the benchmark data; else HYPERSPN_DATA.", rich_help_panel=EXPERT_PANEL)
 ]
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be given several times.")]
 Kind = Annotated[

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SHORT = 20
 BAR = 24
+UNIT = "mean log-likelihood of a row, in nats"
 
 
 def tell(notes: Iterable[str]) -> None:
@@ -57,15 +58,13 @@ def print_values(answer: dict[str, Any], rows: list[Any], header: tuple[str, ...
         print_table(header, rows)
 
 
-def print_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], plain: bool = False) -> None:
-    """Prints a table, numbers to the right; without lines around the cells if plain."""
-    shown = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False) if plain else RichTable()
+def print_table(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
+    """Prints a table, numbers to the right."""
+    shown = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     cells = [list(row) for row in rows]
     for i, label in enumerate(header):
         numbers = bool(cells) and all(isinstance(row[i], int | float) for row in cells)
-        shown.add_column(
-            one_line(label), justify="right" if numbers else "left", overflow="fold", no_wrap=plain and i == 0
-        )
+        shown.add_column(one_line(label), justify="right" if numbers else "left", overflow="fold", no_wrap=i == 0)
     for row in cells:
         shown.add_row(*(_format_cell(cell) for cell in row))
     Console(markup=False, emoji=False, highlight=False).print(shown)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from .columns import OTHER, Column
 
 Event = Any  # a value, a tuple (low, high), a set of values, or one of the classes below
-Evidence = Mapping[str, Event]  # events by the names of their columns
 FloatArray = NDArray[np.float64]
 
 
@@ -138,7 +137,7 @@ def _code(column: Column, value: Any) -> float:
         return float(column.encode(pa.chunked_array([pa.array([value])]), strict=True)[0])
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
         if str(error).startswith("expected"):
-            raise ValueError(re.sub(r" in row 1$", "", str(error))) from None
+            raise ValueError(re.sub(r" in row 1(?=;|$)", "", str(error))) from None
         raise ValueError(f"expected {column.support()} for column {column.name!r}, found {value!r}") from None
 
 
