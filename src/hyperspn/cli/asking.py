@@ -14,7 +14,7 @@ from ..data import is_table, load_splits, write_table
 from ..data.streams import in_memory
 from ..data.tables import TABLES
 from .options import QUESTIONS_PANEL, DataDir, ExcelSafe, Given, Image, Json, Out, Run, Seed, Split, integers
-from .output import UNIT, print_values, tell, write_or_print
+from .output import UNIT, impossible_rows, print_values, tell, write_or_print
 from .rows import open_table_for, splits_of
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ def evaluate(
     log_p = _log_likelihoods(model, data, split, data_dir)
     answer: dict[str, Any] = {"rows": len(log_p), "log_likelihood": float(log_p.mean())}
     impossible = int(np.isneginf(log_p).sum())
-    if impossible:
-        tell([f"{impossible:,} rows have probability 0, and so the mean is minus infinity"])
+    tell(impossible_rows(log_p))
     print_values({**answer, "impossible_rows": impossible}, [tuple(answer.values())], ("rows", UNIT), as_json)
 
 

@@ -10,6 +10,9 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -31,6 +34,14 @@ def tell(notes: Iterable[str]) -> None:
     """Prints sentences that the user may want to read, one per line, on standard error."""
     for note in dict.fromkeys(notes):
         print(f"note: {one_line(note)}", file=sys.stderr)
+
+
+def impossible_rows(log_p: NDArray[np.float64], rows: str = "rows") -> list[str]:
+    """A sentence that says why the mean of log-likelihoods, (rows,), is minus infinity, if it is."""
+    count = int(np.isneginf(log_p).sum())
+    verb = "has" if count == 1 else "have"
+    sentence = f"{count:,} of {len(log_p):,} {rows} {verb} probability 0, and so the mean is minus infinity"
+    return [sentence] if count else []
 
 
 def one_line(text: Any) -> str:

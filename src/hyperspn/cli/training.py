@@ -39,7 +39,7 @@ from .options import (
     wishes,
     words,
 )
-from .output import UNIT, one_line, print_json, print_table, tell
+from .output import UNIT, impossible_rows, one_line, print_json, print_table, tell
 from .rows import digests
 from .suggestions import suggestions
 
@@ -180,6 +180,7 @@ def _tell(report: dict[str, Any], splits: Splits, out: Path, data: str, as_json:
     if as_json:
         print_json(report)
         return
+    tell(note for note in report["notes"] if note not in splits.notes)
     _show(report)
     data = "-" if isinstance(splits.train, Stream) else data
     for command in suggestions(splits.schema, str(out), data, in_memory(splits.train)):
@@ -287,6 +288,10 @@ def _report(model: TableModel, splits: Splits, out: Path) -> dict[str, Any]:
         "chow_liu_tree": chow_liu_tree(splits.schema, in_memory(splits.train), *rows),
         "independent_columns": independent_columns(splits.schema, in_memory(splits.train), *rows),
     }
+    impossible = [
+        *impossible_rows(means["model"][0], "validation rows"),
+        *impossible_rows(means["model"][1], "test rows"),
+    ]
     table = {
         name: {part: float(values.mean()) for part, values in zip(("valid", "test"), both, strict=True)}
         for name, both in means.items()
@@ -301,7 +306,7 @@ def _report(model: TableModel, splits: Splits, out: Path) -> dict[str, Any]:
         "parameters": model.circuit.num_parameters,
         "rows": {name: len(x) for name, x in zip(("train", "valid", "test"), splits[1:4], strict=True)},
         "left_out": dict(splits.schema.left_out),
-        "notes": list(splits.notes),
+        "notes": [*splits.notes, *impossible],
     }
 
 
