@@ -87,7 +87,7 @@ def main() -> None:
             grown = left_behind(call, calls)
             leaks += grown > NOISE + MOST * calls
             print(f"{name:8} {query:22} {grown / calls:10.1f} bytes per call", flush=True)
-    print(f"{leaks or 'no'} queries leave more than {MOST} bytes per call behind")
+    print(f"{leaks or 'no'} queries leave more behind than {MOST} bytes per call and {NOISE // 1024} kB of noise")
     sys.exit(leaks > 0)
 
 

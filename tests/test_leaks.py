@@ -15,4 +15,4 @@ def test_queries_leave_no_memory_behind():
     assert done.returncode == 0, done.stdout + done.stderr
     *lines, summary = done.stdout.splitlines()
     assert len(lines) == 10
-    assert summary == "no queries leave more than 100 bytes per call behind"
+    assert summary == "no queries leave more behind than 100 bytes per call and 512 kB of noise"

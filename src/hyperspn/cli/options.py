@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-TABLES_PANEL, QUESTIONS_PANEL, PAPER_PANEL, EXPERT_PANEL = "Tables", "Questions", "The paper", "For experts"
+TABLES_PANEL, QUESTIONS_PANEL, PAPER_PANEL = "Tables", "Questions", "The paper"
+COLUMNS_PANEL, EXPERT_PANEL = "Columns and rows", "For experts"
 
 
 class ModelName(str, Enum):
@@ -55,20 +56,37 @@ Image = Annotated[str, typer.Option(help="Height, width and channels of images, 
 DataDir = Annotated[
     str | None, typer.Option(help="Folder of the benchmark data; else HYPERSPN_DATA.", rich_help_panel=EXPERT_PANEL)
 ]
-Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be given several times.")]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(help="A column to leave out; may be given several times.", rich_help_panel=COLUMNS_PANEL),
+]
 Kind = Annotated[
     list[str] | None,
-    typer.Option(help="What a column is: column=numeric, categorical, date or drop; may be given several times."),
+    typer.Option(
+        help="What a column is: column=numeric, categorical, date or drop; may be given several times.",
+        rich_help_panel=COLUMNS_PANEL,
+    ),
 ]
 Bounds = Annotated[
     list[str] | None,
-    typer.Option(help="The smallest and the largest possible number, like age=0.. or share=0..1; several times."),
+    typer.Option(
+        help="The smallest and the largest possible number, like age=0.. or share=0..1; several times.",
+        rich_help_panel=COLUMNS_PANEL,
+    ),
 ]
 MissingAsData = Annotated[
-    bool, typer.Option("--missing-as-data", help='Learn which values are missing: "missing" becomes a value.')
+    bool,
+    typer.Option(
+        "--missing-as-data",
+        help='Learn which values are missing: "missing" becomes a value.',
+        rich_help_panel=COLUMNS_PANEL,
+    ),
 ]
 MissingValues = Annotated[
-    str | None, typer.Option(help='Words that count as missing, like "None,-", in place of NA, ?, null ...')
+    str | None,
+    typer.Option(
+        help='Words that count as missing, like "None,-", in place of NA, ?, null ...', rich_help_panel=COLUMNS_PANEL
+    ),
 ]
 
 

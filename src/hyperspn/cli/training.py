@@ -22,6 +22,7 @@ from ..learning import distributed
 from ..learning.checkpoint import LOG, MODEL
 from ..learning.recipes import QUALITIES, RECIPES, candidates
 from .options import (
+    COLUMNS_PANEL,
     EXPERT_PANEL,
     TABLES_PANEL,
     Bounds,
@@ -64,9 +65,16 @@ def train(
     recipe: Annotated[
         str, typer.Option(help=f"How to build it: {', '.join(RECIPES['hyperspn'])}; or auto: the best of them.")
     ] = "auto",
-    valid: Annotated[str | None, typer.Option(help="A table with the validation rows; else cut from DATA.")] = None,
-    test: Annotated[str | None, typer.Option(help="A table with the test rows; else cut from DATA.")] = None,
-    weight: Annotated[str | None, typer.Option(help="A column with the weights of rows.")] = None,
+    valid: Annotated[
+        str | None,
+        typer.Option(help="A table with the validation rows; else cut from DATA.", rich_help_panel=COLUMNS_PANEL),
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(help="A table with the test rows; else cut from DATA.", rich_help_panel=COLUMNS_PANEL)
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="A column with the weights of rows.", rich_help_panel=COLUMNS_PANEL)
+    ] = None,
     drop: Drop = None,
     kind: Kind = None,
     bounds: Bounds = None,
