@@ -143,6 +143,9 @@ def test_a_question_for_each_row(run, people, model, tmp_path):
     rows = list(csv.DictReader(io.StringIO(output)))
     expected = model.predict(read_table(tmp_path / "new.csv"), "color").to_pylist()
     assert [{name: float(p) for name, p in row.items()} for row in rows] == [pytest.approx(row) for row in expected]
+    (tmp_path / "answers.csv").write_text("old")
+    run(f"query {people[0]}/run --of color --rows {tmp_path}/new.csv --excel-safe --out {tmp_path}/answers.csv")
+    assert (tmp_path / "answers.csv").read_text() == output
     answer = ask(run, people, f"--of price --rows {tmp_path}/new.csv")
     assert answer.keys() == {"of", "rows"}
     assert list(answer["rows"][0]) == ["mean", "5%", "25%", "50%", "75%", "95%"]
@@ -265,7 +268,7 @@ def test_impossible_rows_are_counted_and_json_stays_json(run, people, tmp_path):
     assert code == 0
     assert json.loads(output) == {"rows": 2, "log_likelihood": None, "impossible_rows": 1}
     assert "in row 1: such rows have probability 0" in error
-    assert "1 rows have probability 0" in error
+    assert "1 of 2 rows has probability 0" in error
 
 
 def test_a_changed_or_missing_training_table_is_said(run, people):

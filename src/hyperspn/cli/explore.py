@@ -14,7 +14,7 @@ from ..checks import plural
 from ..data import is_table
 from ..data.tables import TABLES
 from ..files import write
-from .options import QUESTIONS_PANEL, DataDir, Run
+from .options import QUESTIONS_PANEL, DataDir, OpenPage, Run
 from .output import one_line, tell
 from .rows import open_table_for
 
@@ -30,7 +30,7 @@ def explore(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The page, a file .html; else named like the run, right here.")
     ] = None,
-    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    show: OpenPage = False,
     with_rows: Annotated[
         bool,
         typer.Option("--with-rows", help="Put the rows of the training table into the page, to find those that match."),

@@ -49,6 +49,7 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", help="A file .csv, .tsv, .parquet, .feather, .jsonl or .npy; else print."),
 ]
+OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
 ExcelSafe = Annotated[
     bool, typer.Option("--excel-safe", help="Put a ' before cells of text that a spreadsheet would run as a formula.")
 ]

@@ -6,7 +6,6 @@ import csv
 
 from collections.abc import Sequence
 from math import exp, inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -16,11 +15,13 @@ from ..asking import Categories, Joint, Numbers, TableModel
 from ..data.events import Known, Likely, as_known
 from ..data.parsing import OPERATORS, parse_evidence
 from ..data.streams import in_memory
-from .options import QUESTIONS_PANEL, DataDir, Given, Json, Out, Run
+from .options import QUESTIONS_PANEL, DataDir, ExcelSafe, Given, Json, Out, Run
 from .output import bar, one_line, print_json, print_table, probability, tell, write_or_print
 from .rows import count_matches, open_table_for, splits_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..asking.distributions import Distribution
     from ..data.scales import Scale
 
@@ -41,6 +42,7 @@ def query(
         bool, typer.Option("--count", help="Count the training rows that are as given, in the training table.")
     ] = False,
     out: Out = None,
+    excel_safe: ExcelSafe = False,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
@@ -56,7 +58,11 @@ def query(
     if rows is not None:
         if given:
             raise ValueError("--rows takes what is known from the rows: leave --given out")
-        _ask_for_each_row(model, of, rows, data_dir, out, as_json)
+        answers = _answers_for_each_row(model, of, rows, data_dir)
+        if as_json:
+            print_json({"of": of, "rows": answers.to_pylist()})
+        else:
+            write_or_print(answers, out, excel_safe)
         return
     if out is not None:
         raise ValueError("--out is for the answers to --rows")
@@ -82,9 +88,7 @@ def asked_columns(of: str, names: Sequence[str]) -> list[str] | None:
     return None if OPERATORS.search(of) and not all(part in names for part in parts) else parts
 
 
-def _ask_for_each_row(
-    model: TableModel, of: str, source: str, data_dir: str | None, out: Path | None, as_json: bool
-) -> None:
+def _answers_for_each_row(model: TableModel, of: str, source: str, data_dir: str | None) -> pa.Table:
     schema, notes = model.schema, list[str]()
     columns = asked_columns(of, schema.names)
     if columns is None or len(columns) > 1:
@@ -94,11 +98,7 @@ def _ask_for_each_row(
     others = [column for column in schema.columns if column.name != columns[0]]
     type(schema)(tuple(others)).encode(table, notes=notes)
     tell(notes)
-    answers = model.predict(table, columns[0])
-    if as_json:
-        print_json({"of": columns[0], "rows": answers.to_pylist()})
-    else:
-        write_or_print(answers, out)
+    return model.predict(table, columns[0])
 
 
 def _header(model: TableModel, of: str, given: str, count: bool, data_dir: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ..asking import TableModel
 from ..data import is_table
 from ..data.tables import TABLES
 from ..files import write
-from .options import QUESTIONS_PANEL, DataDir, Run, Seed
+from .options import QUESTIONS_PANEL, DataDir, OpenPage, Run, Seed
 from .output import tell
 from .rows import open_table_for, splits_of
 
@@ -24,7 +24,7 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A .html file; else report.html in the folder.")
     ] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    show: OpenPage = False,
     seed: Seed = 0,
     data_dir: DataDir = None,
 ) -> None:
@@ -47,7 +47,7 @@ def report(
     path = out or (run if run.is_dir() else run.parent) / "report.html"
     write(path, make_report(model, splits, table, title=Path(source).stem, seed=seed).encode())
     print(path)
-    if open_page:
+    if show:
         import webbrowser
 
         webbrowser.open(path.resolve().as_uri())
