@@ -66,7 +66,7 @@ def _table(model: TableModel, data_dir: str | None, notes: list[str]) -> pa.Tabl
     """The table that the model was trained on."""
     source = model.circuit.notes.get("data", "")
     if not is_table(source) and source not in TABLES:
-        raise ValueError("expected a model of a table that can be read again for --with-rows, found none")
+        raise ValueError("the model was not trained on a table that can be read again: leave --with-rows out")
     return open_table_for(model, source, data_dir, notes)
 
 

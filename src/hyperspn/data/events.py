@@ -152,8 +152,7 @@ def _number(column: Column, value: Any) -> float:
 def _weights(column: Column, event: Event) -> FloatArray:
     """How much of each code of a column with categories an event holds, (codes,)."""
     if isinstance(event, Missing):
-        if not column.missing_as_data:
-            raise ValueError(f"column {column.name!r} is not modeled with missing values: train with --missing-as-data")
+        _check_missing(column)
         return _one_hot(column, column.size - 1)
     if isinstance(event, Not):
         weights = 1.0 - np.minimum(_weights(column, event.event), 1.0)
@@ -166,6 +165,11 @@ def _weights(column: Column, event: Event) -> FloatArray:
     if _is_value(event):
         return _weights_of_value(column, event)
     return _weights_of_range(column, *_range(event))
+
+
+def _check_missing(column: Column) -> None:
+    if not column.missing_as_data:
+        raise ValueError(f"column {column.name!r} is not modeled with missing values: train with --missing-as-data")
 
 
 def _weights_of_value(column: Column, value: Any) -> FloatArray:
@@ -245,8 +249,7 @@ def _is_point(column: Column, value: Any) -> bool:
 def _intervals(column: Column, event: Event) -> FloatArray:
     """Disjoint half-open intervals in the units of the table, (intervals, 2)."""
     if isinstance(event, Missing):
-        if not column.missing_as_data:
-            raise ValueError(f"column {column.name!r} is not modeled with missing values: train with --missing-as-data")
+        _check_missing(column)
         return np.array([[inf, inf]])
     if isinstance(event, Not):
         return _complement(_intervals(column, event.event))
