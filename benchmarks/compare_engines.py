@@ -1,13 +1,14 @@
 """Compares the engines on random circuits in float64: `python benchmarks/compare_engines.py [--circuits 10000]`.
 
 Structures, leaves, holes and the sharpness of weights are drawn at random. Log-values of all trees and their gradients
-must agree within 1e-9; where they do not, 50-digit arithmetic decides which engine is right.
+must agree within 1e-9; where they do not, 50-digit arithmetic decides which engine is right. Prints how many circuits
+ended how, and ends with an error if the native engine is wrong: where the layered one is right, ten times as far off, or
+not a number.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from collections import Counter
@@ -263,7 +264,7 @@ def compare(seed: int) -> str:
     native_error, layered_error = (evaluate(twin, engine, x).distance(truth) for engine in (native, circuit.engine))
     if native_error <= TOLERANCE:
         return "native right, layered wrong"
-    if native_error <= max(TOLERANCE, 10 * layered_error):
+    if layered_error > TOLERANCE and native_error <= 10 * layered_error < torch.inf:
         return "both inaccurate"
     return "native wrong"
 
@@ -280,7 +281,7 @@ def main() -> None:
         outcomes[outcome] += 1
         if outcome != "agree":
             print(f"circuit {seed}: {outcome}", flush=True)
-    print(json.dumps(outcomes))
+    print(f"{options.circuits:,} circuits: {', '.join(f'{outcome} {count:,}' for outcome, count in outcomes.items())}")
     sys.exit(outcomes["native wrong"] > 0)
 
 

@@ -311,7 +311,9 @@ def main() -> None:
     endings = fuzz(options.first, options.first + options.cases)
     for (name, outcome), count in sorted(endings.items()):
         print(f"{name:35} {outcome:20} {count:6}")
-    sys.exit(any(outcome.startswith(FAILURES) for _, outcome in endings))
+    failures = sum(count for (_, outcome), count in endings.items() if outcome.startswith(FAILURES))
+    print(f"{options.cases:,} damaged files: {failures or 'no'} failures")
+    sys.exit(failures > 0)
 
 
 if __name__ == "__main__":

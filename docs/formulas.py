@@ -1,4 +1,4 @@
-"""Sets the formulas of docstrings as maths: indented lines like `p(x) = sum_r mixture_r root_r(x)`."""
+"""Sets the formulas of docstrings as math: indented lines like `p(x) = sum_r mixture_r root_r(x)`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def to_tex(formula: str) -> str:
 
 
 def set_formulas(lines: list[str]) -> None:
-    """Replaces the indented lines before the first section of a docstring by displayed maths."""
+    """Replaces the indented lines before the first section of a docstring by displayed math."""
     end = next((i for i, line in enumerate(lines) if SECTION.fullmatch(line)), len(lines))
     head: list[str] = []
     for line in lines[:end]:

@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 
@@ -115,10 +116,12 @@ def test_help_and_version(run):
     assert "--layer-size" in run("sizes --help")[1]
 
 
-def test_the_options_of_train_are_in_a_short_group_and_one_for_experts(run):
+def test_the_options_of_train_are_in_a_short_group_one_for_columns_and_one_for_experts(run):
     text = run("train --help")[1]
-    first, experts = text.split("For experts")
-    assert all(option in first for option in ("--recipe", "--kind", "--bounds", "--missing-as-data", "--weight"))
+    first, columns, experts = re.split("Columns and rows|For experts", text)
+    assert {"--out", "--recipe", "--quality", "--minutes"} <= set(re.findall(r"--[\w-]+", first))
+    assert len(set(re.findall(r"--[\w-]+", first))) <= 10
+    assert all(option in columns for option in ("--kind", "--bounds", "--missing-as-data", "--weight"))
     assert all(option in experts for option in ("--layer-size", "--learning-rate", "--pseudocount"))
     assert "HyperSPN (default) or plain SPN" in " ".join(text.replace("│", " ").split())
     assert "--structure" not in text

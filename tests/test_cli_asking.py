@@ -143,12 +143,18 @@ def test_a_question_for_each_row(run, people, model, tmp_path):
     rows = list(csv.DictReader(io.StringIO(output)))
     expected = model.predict(read_table(tmp_path / "new.csv"), "color").to_pylist()
     assert [{name: float(p) for name, p in row.items()} for row in rows] == [pytest.approx(row) for row in expected]
+    (tmp_path / "answers.csv").write_text("old")
+    run(f"query {people[0]}/run --of color --rows {tmp_path}/new.csv --excel-safe --out {tmp_path}/answers.csv")
+    assert (tmp_path / "answers.csv").read_text() == output
     answer = ask(run, people, f"--of price --rows {tmp_path}/new.csv")
     assert answer.keys() == {"of", "rows"}
     assert list(answer["rows"][0]) == ["mean", "5%", "25%", "50%", "75%", "95%"]
     (tmp_path / "less.csv").write_text("size,in stock\n2,yes\n")
     error = run(f"query {people[0]}/run --of color --rows {tmp_path}/less.csv --out {tmp_path}/answers.csv")[2]
     assert error == "note: there is no column 'price': it counts as missing\n"
+    (tmp_path / "least.csv").write_text("in stock\nyes\n")
+    error = run(f"query {people[0]}/run --of color --rows {tmp_path}/least.csv --out {tmp_path}/answers.csv")[2]
+    assert error == "note: there are no columns 'size', 'price': they count as missing\n"
     assert (tmp_path / "answers.csv").read_text().startswith("blue,red\n")
 
 
@@ -157,6 +163,7 @@ def test_a_question_for_each_row(run, people, model, tmp_path):
     [
         ("query {run} --given colr=red --of price", "did you mean color"),
         ("query {run} --given color=green --of price", "expected one of 'blue', 'red' in column 'color'"),
+        ("query {run} --given color=bleu --of price", "found 'bleu'; did you mean blue?"),
         ("query {run} --given price=two --of color", "found 'two'"),
         ("query {run} --given color --of price", "expected evidence like"),
         ("query {run} --given color=red,color=blue --of price", "expected column 'color' once, found it twice"),
@@ -236,7 +243,7 @@ def test_tables_from_standard_input(people):
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "color,size"
     assert done.stdout.splitlines()[1].startswith("red,")
-    assert "there is no column 'price': it counts as missing" in done.stderr
+    assert done.stderr == "note: there are no columns 'price', 'in stock': they count as missing\n"
 
 
 def test_evaluate_goes_through_the_columns_of_the_model(run, people, model, tmp_path):
@@ -248,7 +255,11 @@ def test_evaluate_goes_through_the_columns_of_the_model(run, people, model, tmp_
     assert answer["rows"] == 30
     assert answer["log_likelihood"] == pytest.approx(model.log_likelihood(table.slice(0, 30)).mean())
     write_table(shuffled.rename_columns(["in stock", "cost", "color", "size"]), tmp_path / "renamed.csv")
-    assert "there is no column 'price'" in run(f"evaluate {folder}/run --data {tmp_path}/renamed.csv")[2]
+    _, output, error = run(f"evaluate {folder}/run --data {tmp_path}/renamed.csv")
+    assert "there is no column 'price'" in error
+    header, _, answers = output.splitlines()
+    assert " ".join(header.split()) == "rows mean log-likelihood of a row, in nats"
+    assert answers.split()[0] == "30"
 
 
 def test_impossible_rows_are_counted_and_json_stays_json(run, people, tmp_path):
@@ -257,7 +268,7 @@ def test_impossible_rows_are_counted_and_json_stays_json(run, people, tmp_path):
     assert code == 0
     assert json.loads(output) == {"rows": 2, "log_likelihood": None, "impossible_rows": 1}
     assert "in row 1: such rows have probability 0" in error
-    assert "1 rows have probability 0" in error
+    assert "1 of 2 rows has probability 0" in error
 
 
 def test_a_changed_or_missing_training_table_is_said(run, people):
@@ -369,7 +380,7 @@ def test_an_answer_needs_no_more_than_it_should(people):
     """What takes long to import stays out of a question."""
     code = f"""
 import sys
-from hyperspn.cli import start
+from hyperspn_command import start
 sys.argv = ["hyperspn", "query", {str(people[0] / "run")!r}, "--of", "price", "--given", "color=red"]
 try:
     start()

@@ -107,7 +107,7 @@ def test_explain(run, people, model):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("influence {run} --of colour", "did you mean color"),
+        ("influence {run} --of colr", "did you mean color"),
         ("anomalies {run} nothing.csv", "nothing.csv"),
         ("explain {run} --of color=red --given price=-5", "the evidence is impossible"),
     ],

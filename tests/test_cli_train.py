@@ -1,4 +1,5 @@
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -133,6 +134,25 @@ def test_suggestions_quote_what_could_be_read_otherwise(run, tmp_path):
         assert code == 0, error
 
 
+def test_suggestions_are_about_two_columns_where_there_are_two(run, tmp_path):
+    for header, cells, count in (("word,number", ("a,1", "b,2"), 3), ("word", ("a", "b"), 2)):
+        (tmp_path / "t.csv").write_text("\n".join([header, *cells * 20, ""]))
+        output = run(f"train {tmp_path}/t.csv --out {tmp_path}/{count} {SMALL}")[1]
+        commands = [shlex.split(line) for line in output.splitlines() if "  hyperspn" in line]
+        assert len(commands) == count
+        assert all(command[-3] != command[-1] for command in commands if command[1] == "query")
+
+
+def test_rows_that_make_the_mean_infinite_are_counted(run, tmp_path):
+    for name, cells in (("train", range(60)), ("valid", [*range(19), -5]), ("test", range(20))):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["number", *(f"{cell}.5" for cell in cells), ""]))
+    given = f"--valid {tmp_path}/valid.csv --test {tmp_path}/test.csv"
+    note = "1 of 20 validation rows has probability 0, and so the mean is minus infinity"
+    assert f"note: {note}\n" in run(f"train {tmp_path}/train.csv --out {tmp_path}/r {SMALL} {given}")[2]
+    assert note in json.loads(run(f"train {tmp_path}/train.csv --out {tmp_path}/r {SMALL} {given} --json")[1])["notes"]
+    assert "note: 1 of 20 rows has probability 0" in run(f"evaluate {tmp_path}/r --split valid")[2]
+
+
 def test_the_old_name_of_recipe_works_and_names_the_new_one(run, tmp_path):
     code, output, error = run(f"train penguins --out {tmp_path}/p {SMALL.replace('recipe', 'structure')} --json")
     assert (code, error) == (0, "--structure is now --recipe\n")
@@ -165,6 +185,9 @@ def test_splits_that_are_given_and_words_for_missing(run, tmp_path):
     test = load_splits(f"{tmp_path}/train.csv", schema=model.schema, **options).test
     evaluated = json.loads(run(f"evaluate {tmp_path}/r --json")[1])
     assert evaluated["log_likelihood"] == pytest.approx(model.log_likelihood_of_rows(test).mean(), rel=1e-9)
+    assert run(f"query {tmp_path}/r --of number --rows {tmp_path}/test.csv")[2].startswith(
+        "note: '-' counts as missing"
+    )
 
 
 def test_brackets_and_colons_in_names_are_only_text(run, tmp_path):
@@ -193,3 +216,16 @@ def test_an_interrupted_run_can_go_on(tmp_path):
     assert "interrupted: run the same command again to resume" in errors
     assert "Traceback" not in errors
     assert (tmp_path / "checkpoint.pt").exists()
+
+
+def test_an_interrupt_while_torch_is_imported_is_one_line(tmp_path):
+    (tmp_path / "torch.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import hyperspn_command as command"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; command.start()"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (130, "hyperspn: interrupted\n")

@@ -117,6 +117,9 @@ def test_absent_columns_count_as_missing(shop):
     assert np.isnan(x[:, 0]).all()
     np.testing.assert_array_equal(x[:, 1:], schema.encode(shop)[:, 1:])
     assert notes == ["there is no column 'color': it counts as missing; did you mean colr?"]
+    renamed = renamed.rename_columns(["colr", "Sise", *shop.column_names[2:]])
+    schema.encode(renamed, notes=notes)
+    assert notes[1:] == ["there are no columns 'color', 'size': they count as missing; did you mean colr or Sise?"]
     with pytest.raises(ValueError, match="expected a column named 'color', found none; did you mean colr"):
         schema.encode(renamed, strict=True)
     with pytest.raises(ValueError, match="expected a column named 'color', found none"):
@@ -140,8 +143,14 @@ def test_numbers_are_found_by_value():
     [
         (
             {"color": text("red", "pink")},
-            "one of 'blue', 'light, green', 'red' in column 'color', found 'pink' in row 2",
+            "one of 'blue', 'light, green', 'red' in column 'color', found 'pink' in row 2$",
             "column 'color': unknown values in 1 cell, like 'pink' in row 2, count as missing",
+            np.nan,
+        ),
+        (
+            {"color": text("red", "BLEU")},
+            r"one of 'blue', 'light, green', 'red' in column 'color', found 'BLEU' in row 2; did you mean blue\?$",
+            "column 'color': unknown values in 1 cell, like 'BLEU' in row 2, count as missing",
             np.nan,
         ),
         (

@@ -30,7 +30,7 @@ def test_hand_crafted_data():
 
 
 def test_hand_crafted_probabilities_have_the_variance_of_eight_uniform_steps():
-    """Neighbours share seven of eight steps, each of variance 0.4^2 / 12: their covariance is that of the shared part."""
+    """Neighbors share seven of eight steps, each of variance 0.4^2 / 12: their covariance is that of the shared part."""
     rows = np.concatenate(datasets.hand_crafted(seed=1)).astype(float)
     covariance = np.mean([np.cov(rows[:, i], rows[:, i + 1])[0, 1] for i in range(0, 256, 2)])
     clipped = np.clip(0.5 + np.random.default_rng(0).uniform(-0.2, 0.2, (100_000, 7)).sum(1), 0, 1)

@@ -147,7 +147,7 @@ def test_data_parallel_circuits_and_em_in_a_loop_of_one_s_own(together, one_thre
 
 KILLED = """
 import os, signal
-from hyperspn.cli import start
+from hyperspn_command import start
 from hyperspn.learning.steps import Training
 learn = Training.learn
 def killed(self, step):

@@ -101,6 +101,10 @@ def test_public_names_are_in_the_pages():
     assert [name for name in hyperspn.__all__ if not re.search(rf"\b{name}\b", text)] == []
 
 
+def test_the_changelog_begins_with_this_version():
+    assert f"# Changelog\n\n## {hyperspn.__version__} " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
 def test_contributing_has_the_table_of_rooms():
     table = next(tables((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
     rooms = {row[0].strip("`"): row[2] for row in table[2:]}

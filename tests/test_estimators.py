@@ -30,7 +30,7 @@ from hyperspn.learning.recipes import QUALITIES
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-COLOURS, SIZES = ("blue", "green", "red"), (1, 2)
+COLORS, SIZES = ("blue", "green", "red"), (1, 2)
 Small = partial(HyperSPNDensity, replicas=3, layer_size=3, steps=60, random_state=0)
 
 
@@ -100,7 +100,7 @@ def grid(density, row):
 def test_densities_sum_to_one_in_the_units_of_the_table(density):
     assert [column.kind for column in density.schema_.columns] == ["categorical", "categorical", "numeric"]
     integrals = []
-    for color, size in itertools.product(COLOURS, SIZES):
+    for color, size in itertools.product(COLORS, SIZES):
         weights, densities = grid(density, [color, size, None])
         integrals.append(trapezoid(densities, weights))
         assert np.log(integrals[-1]) == pytest.approx(density.score_samples([[color, size, None]])[0], abs=1e-4)
@@ -110,7 +110,7 @@ def test_densities_sum_to_one_in_the_units_of_the_table(density):
 def test_missing_values_are_summed_out(density):
     for row in ([None, 2, 150.0], ["red", None, 150.0], [None, None, None]):
         column = row.index(None)
-        every = filled_in(row, column, COLOURS if column == 0 else SIZES)
+        every = filled_in(row, column, COLORS if column == 0 else SIZES)
         assert density.score_samples([row])[0] == pytest.approx(logsumexp(density.score_samples(every)), abs=1e-9)
 
 
@@ -130,10 +130,10 @@ def test_learning(density):
 
 def test_probabilities_of_the_target(density):
     X = rows(20, seed=1)
-    joint = np.exp([density.score_samples(filled_in(row, 0, COLOURS)) for row in X])  # (rows, classes)
+    joint = np.exp([density.score_samples(filled_in(row, 0, COLORS)) for row in X])  # (rows, classes)
     np.testing.assert_allclose(density.predict_proba(X), joint / joint.sum(1, keepdims=True), atol=1e-9)
-    np.testing.assert_array_equal(density.predict(X), np.array(COLOURS)[joint.argmax(1)])
-    np.testing.assert_array_equal(density.classes_, COLOURS)
+    np.testing.assert_array_equal(density.predict(X), np.array(COLORS)[joint.argmax(1)])
+    np.testing.assert_array_equal(density.classes_, COLORS)
 
 
 @pytest.mark.parametrize("value", [None, np.nan, "blue", "pink", 3])
@@ -155,7 +155,7 @@ def test_without_a_target_nothing_is_predicted():
 def test_samples_have_the_frequencies_of_their_probabilities(density):
     sample = density.sample(20_000, random_state=1)
     assert sample.shape == (20_000, 3)
-    for color, size in itertools.product(COLOURS, SIZES):
+    for color, size in itertools.product(COLORS, SIZES):
         drawn = (sample[:, 0] == color) & (sample[:, 1] == size)
         assert drawn.mean() == pytest.approx(np.exp(density.score_samples([[color, size, None]])[0]), abs=0.012)
     weights, densities = grid(density, [None, None, None])
@@ -253,8 +253,8 @@ def test_strings_that_look_like_numbers_are_categories():
 
 def test_given_categories():
     X = rows()
-    dense = Small(steps=4, categories={0: [*COLOURS, "pink"], 1: np.arange(5), 2: []}, target=0).fit(X)
-    listed = Small(steps=4, categories=[["pink", *COLOURS], range(5), "auto"], target=0).fit(X)
+    dense = Small(steps=4, categories={0: [*COLORS, "pink"], 1: np.arange(5), 2: []}, target=0).fit(X)
+    listed = Small(steps=4, categories=[["pink", *COLORS], range(5), "auto"], target=0).fit(X)
     assert dense.schema_ == listed.schema_
     np.testing.assert_array_equal(dense.classes_, ["blue", "green", "pink", "red"])
     every = [[color, size, None] for color in dense.classes_ for size in range(5)]
@@ -367,7 +367,7 @@ def test_frames():
     pandas.testing.assert_series_equal(sample.dtypes, X.dtypes)
     assert density.score(sample) > -20
     unknown = density.impute(pandas.DataFrame({name: [np.nan] for name in X.columns}))
-    assert unknown["color"].isin(COLOURS).all()
+    assert unknown["color"].isin(COLORS).all()
     assert unknown["year"].between(1990, 2019).all()
     assert density.score(X.assign(color="pink")) < density.score(X.assign(color=None))
     np.testing.assert_array_equal(density.score_samples(X[X.columns[::-1]]), density.score_samples(X))
@@ -375,7 +375,7 @@ def test_frames():
         absent = density.score_samples(X.drop(columns="color"))
     np.testing.assert_array_equal(absent, density.score_samples(X.assign(color=None)))
     with pytest.raises(ValueError, match="Feature names unseen at fit time"):
-        density.score(X.assign(colour="red"))
+        density.score(X.assign(hue="red"))
 
 
 def test_frames_and_their_arrays_are_the_same():

@@ -264,7 +264,7 @@ def test_files(classifier, imputer, tmp_path):
     for estimator, target, message in (
         (HyperSPNClassifier, "weight", "expected a target with categories, found the numeric column 'weight'"),
         (HyperSPNRegressor, "size", "expected a target of numbers, found the categories of column 'size'"),
-        (HyperSPNClassifier, "colour", "expected the name of a column, found 'colour'"),
+        (HyperSPNClassifier, "colr", "expected the name of a column, found 'colr'"),
     ):
         with pytest.raises(ValueError, match=message):
             estimator.load(tmp_path, target=target)

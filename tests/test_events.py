@@ -133,7 +133,8 @@ def test_categories(columns, name, event, weights):
 @pytest.mark.parametrize(
     ("name", "event", "message"),
     [
-        ("color", "pink", "expected one of 'blue', 'green', 'red' in column 'color', found 'pink'"),
+        ("color", "pink", "expected one of 'blue', 'green', 'red' in column 'color', found 'pink'$"),
+        ("color", "Grean", r"'red' in column 'color', found 'Grean'; did you mean green\?$"),
         ("color", Above("red"), "has no order"),
         ("color", Missing(), "not modeled with missing values"),
         ("age", "old", "expected a number"),

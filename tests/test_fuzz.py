@@ -12,6 +12,8 @@ FUZZ = Path(__file__).parents[1] / "benchmarks" / "fuzz.py"
 def test_damaged_files_are_refused():
     done = subprocess.run([sys.executable, FUZZ, "--cases", "300"], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    endings = [line.rsplit(maxsplit=1) for line in done.stdout.splitlines()]
+    *lines, summary = done.stdout.splitlines()
+    assert summary == "300 damaged files: no failures"
+    endings = [line.rsplit(maxsplit=1) for line in lines]
     assert sum(int(count) for _, count in endings) == 300
     assert any("opened" in ending for ending, _ in endings)

@@ -13,4 +13,6 @@ def test_queries_leave_no_memory_behind():
     command = [sys.executable, LEAKS, "--calls", "500", "--circuit", "native"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) == 9
+    *lines, summary = done.stdout.splitlines()
+    assert len(lines) == 10
+    assert summary == "no queries leave more behind than 100 bytes per call and 512 kB of noise"

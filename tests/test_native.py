@@ -487,6 +487,8 @@ def test_transforms_of_functions_are_refused():
         torch.func.vmap(log_prob)(stacked)
     with pytest.raises(ValueError, match=r"plain batches, not inside torch.func.vmap"):
         torch.func.grad(lambda x: circuit.log_prob(x).sum())(torch.zeros(2, 4))
+    with pytest.raises(ValueError, match=r"inside torch.func.vmap: give them all in one batch"):
+        torch.func.vmap(circuit)(torch.zeros(3, 2, 4))
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # of the compiler itself

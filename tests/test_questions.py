@@ -320,7 +320,7 @@ def test_swapped_cells_are_found():
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda m: m.influence("colour"), "did you mean color"),
+        (lambda m: m.influence("colr"), "did you mean color"),
         (lambda m: m.influence("depth", "depth=1.5"), "expected a target that is not known"),
         (lambda m: m.influence("color", "weight=-5"), "the evidence is impossible"),
         (lambda m: m.similar(goods().head(2), goods()), "expected one row to compare others with, found 2"),

@@ -1,3 +1,3 @@
-from .cli import start
+from hyperspn_command import start
 
 start()

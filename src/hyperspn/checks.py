@@ -22,12 +22,14 @@ def number(name: str, value: float) -> float:
     return float(value)
 
 
-def counted(count: int, noun: str) -> str:
+def plural(count: int, noun: str) -> str:
     """So many things: ``1 cell``, ``1,234 cells``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The end of an error message: the names most like an unknown one, if any."""
-    close = get_close_matches(name, names)
+def did_you_mean(unknown: str | Iterable[str], names: Iterable[str]) -> str:
+    """The end of a message: the names most like one or more unknown ones, if any, upper or lower case."""
+    by_lower = {name.lower(): name for name in names}
+    texts = [unknown] if isinstance(unknown, str) else unknown
+    close = dict.fromkeys(by_lower[match] for text in texts for match in get_close_matches(text.lower(), by_lower))
     return f"; did you mean {' or '.join(close)}?" if close else ""

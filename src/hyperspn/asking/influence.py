@@ -109,17 +109,17 @@ def _shares(model: Model, variable: int, known: Known | None) -> FloatArray:
         return np.ones((width_of(model, variable), 1))
     events = [intersect(part, known).event for part in parts_of(column)]
     if column.is_numeric:
-        masses = interval_masses(model.circuit, variable, _padded([e for e in events if e is not None])).T
+        masses = interval_masses(model.circuit, variable, _pad([e for e in events if e is not None])).T
     else:
         masses = np.stack([e for e in events if e is not None], 1)
     return masses / np.maximum(masses.sum(1, keepdims=True), np.finfo(np.float64).tiny)
 
 
-def _padded(intervals: Sequence[FloatArray]) -> FloatArray:
+def _pad(intervals: Sequence[FloatArray]) -> FloatArray:
     """Lists of intervals of one length, filled up with empty ones: (lists, intervals, 2)."""
     padded = np.zeros((len(intervals), max(map(len, intervals)), 2))
-    for row, own in zip(padded, intervals, strict=True):
-        row[: len(own)] = own
+    for row, entries in zip(padded, intervals, strict=True):
+        row[: len(entries)] = entries
     return padded
 
 

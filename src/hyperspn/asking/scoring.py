@@ -49,7 +49,7 @@ def _probabilities(model: TableModel, frame: Any, column: str | None) -> Any:
     return model.predict(frame, column)
 
 
-def _imputed(model: TableModel, frame: Any, column: str | None) -> Any:
+def _impute(model: TableModel, frame: Any, column: str | None) -> Any:
     return model.impute(frame)
 
 
@@ -57,7 +57,7 @@ QUESTIONS: dict[str, Callable[[TableModel, Any, str | None], Any]] = {
     "likelihood": _likelihood,
     "surprisal": _surprisal,
     "probabilities": _probabilities,
-    "imputed": _imputed,
+    "imputed": _impute,
 }
 """What can be asked of each batch of rows."""
 
@@ -89,7 +89,7 @@ class Scorer:
 
     def __call__(self, frame: Any) -> Any:
         """The answers for a DataFrame or table, as one of its kind."""
-        model = self.run if isinstance(self.run, TableModel) else opened(self.run, _changed(self.run))
+        model = self.run if isinstance(self.run, TableModel) else open_model(self.run, _change_time(self.run))
         answers = QUESTIONS[self.question](model, frame, self.column)
         if not self.keep:
             return answers
@@ -101,14 +101,14 @@ class Scorer:
 
 
 @lru_cache(maxsize=4)
-def opened(run: str, changed: int) -> TableModel:
+def open_model(run: str, change_time: int) -> TableModel:
     """The model of a folder or file, opened once by each process as long as it does not change."""
     model = TableModel.load(run)
     model.circuit.float()
     return model
 
 
-def _changed(run: str) -> int:
+def _change_time(run: str) -> int:
     path = Path(run)
     return os.stat(path / "model.safetensors" if path.is_dir() else path).st_mtime_ns
 
@@ -194,7 +194,7 @@ def _check_arguments(folder: Path, scorer: Scorer, files: Collection[str]) -> No
     """Keeps what was asked in the folder, and refuses to mix it with something else."""
     stats = {file: [os.stat(file).st_size, os.stat(file).st_mtime_ns] for file in sorted(files)}
     asked = {"question": scorer.question, "column": scorer.column, "keep": list(scorer.keep)}
-    model = None if isinstance(scorer.run, TableModel) else _changed(scorer.run)
+    model = None if isinstance(scorer.run, TableModel) else _change_time(scorer.run)
     text = json.dumps({**asked, "model": model, "files": stats}, indent=1)
     path = folder / ARGUMENTS
     if path.exists() and path.read_text() != text:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checks import counted, whole
+from ..checks import plural, whole
 from ..circuits.queries import leave_one_out
 from ..data import Column, table_of
 from .numbers import pieces, quantiles, unit_of
@@ -175,12 +175,12 @@ class _Rows:
         for v, column in enumerate(columns):
             if column.name in table.column_names:
                 values = table.column(column.name)
-                self.is_new[:, v] = new = _never_seen(column, values, self.x[:, v])
+                self.is_new[:, v] = new = _are_new(column, values, self.x[:, v])
                 self.log_shares[:, v] = column.log_shares(values)
                 if new.any() and notes is not None:
                     first = values[int(new.argmax())].as_py()
                     notes.append(
-                        f"column {column.name!r}: {counted(int(new.sum()), 'value')} never seen before, like {first!r}"
+                        f"column {column.name!r}: {plural(int(new.sum()), 'value')} never seen before, like {first!r}"
                     )
         self.x[self.is_new] = nan
         self.units = np.array([unit_of(model.circuit, v) if c.is_numeric else 1.0 for v, c in enumerate(columns)])
@@ -226,7 +226,7 @@ class _Rows:
         return log2((self.model.num_rows or 0) + 1)
 
 
-def _never_seen(column: Column, values: pa.ChunkedArray, codes: FloatArray) -> NDArray[np.bool_]:
+def _are_new(column: Column, values: pa.ChunkedArray, codes: FloatArray) -> NDArray[np.bool_]:
     """Which values the model has never seen, (rows,): strange words, and whole numbers that are none of the categories."""
     is_new = np.isnan(codes) & np.asarray(values.is_valid())
     if column.categories and not isinstance(column.categories[0], str):

@@ -1,5 +1,5 @@
 """The command line: parse, call, print."""
 
-from .main import main, start
+from .main import keep_pandas_out, main
 
-__all__ = ["main", "start"]
+__all__ = ["keep_pandas_out", "main"]

@@ -13,9 +13,9 @@ from ..asking import TableModel
 from ..data import is_table, load_splits, write_table
 from ..data.streams import in_memory
 from ..data.tables import TABLES
-from .options import QUESTIONS, DataDir, ExcelSafe, Given, Image, Json, Out, Run, Seed, Split, integers
-from .output import print_values, tell, write_or_print
-from .rows import open_table, splits_of
+from .options import QUESTIONS_PANEL, DataDir, ExcelSafe, Given, Image, Json, Out, Run, Seed, Split, integers
+from .output import UNIT, impossible_rows, print_values, tell, write_or_print
+from .rows import open_table_for, splits_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ app = typer.Typer()
 ROWS_AT_ONCE = 20_000
 
 
-@app.command(rich_help_panel=QUESTIONS)
+@app.command(rich_help_panel=QUESTIONS_PANEL)
 def evaluate(
     run: Run,
     split: Annotated[Split, typer.Option(help="Which rows of the training table.")] = Split.test,
@@ -42,10 +42,8 @@ def evaluate(
     log_p = _log_likelihoods(model, data, split, data_dir)
     answer: dict[str, Any] = {"rows": len(log_p), "log_likelihood": float(log_p.mean())}
     impossible = int(np.isneginf(log_p).sum())
-    if impossible:
-        tell([f"{impossible:,} rows have probability 0, and so the mean is minus infinity"])
-    lines = [["rows", len(log_p)], ["mean log-likelihood of a row, in nats", answer["log_likelihood"]]]
-    print_values({**answer, "impossible_rows": impossible}, lines, ("", str(run)), as_json)
+    tell(impossible_rows(log_p))
+    print_values({**answer, "impossible_rows": impossible}, [tuple(answer.values())], ("rows", UNIT), as_json)
 
 
 def _log_likelihoods(model: TableModel, data: str | None, split: Split, data_dir: str | None) -> np.ndarray:
@@ -56,13 +54,12 @@ def _log_likelihoods(model: TableModel, data: str | None, split: Split, data_dir
         seed = model.circuit.notes["seed"]
         return model.log_likelihood_of_rows(getattr(load_splits(data, seed, (), data_dir), split.value))
     notes: list[str] = []
-    missing_values = model.circuit.notes.get("reading", {}).get("missing_values")
-    log_p = model.log_likelihood(open_table(data, data_dir, missing_values=missing_values, notes=notes), notes)
+    log_p = model.log_likelihood(open_table_for(model, data, data_dir, notes), notes)
     tell(notes)
     return log_p
 
 
-@app.command(rich_help_panel=QUESTIONS)
+@app.command(rich_help_panel=QUESTIONS_PANEL)
 def sample(
     run: Run,
     n: Annotated[int, typer.Option("-n", help="Number of rows.", min=1)] = 10,
@@ -110,7 +107,7 @@ def _write_pictures(model: TableModel, x: np.ndarray, out: Path, image: str) -> 
     pictures.write_grid(out, values.reshape(-1, across, values.shape[1]), shape, values.min(), values.max())
 
 
-@app.command(rich_help_panel=QUESTIONS)
+@app.command(rich_help_panel=QUESTIONS_PANEL)
 def impute(
     run: Run,
     table: Annotated[str, typer.Argument(help="A table with holes and columns of the model, or - for standard input.")],
@@ -136,14 +133,13 @@ def impute(
     if interval is not None and not 0 < interval < 100:
         raise ValueError(f"expected --interval between 0 and 100, in percent, found {interval:g}")
     model, notes = TableModel.load(run), list[str]()
-    missing_values = model.circuit.notes.get("reading", {}).get("missing_values")
-    holes = open_table(table, data_dir, missing_values=missing_values, notes=notes)
+    holes = open_table_for(model, table, data_dir, notes)
     filled = model.impute(holes, draws, None if interval is None else interval / 100, seed, notes)
     tell(notes)
     write_or_print(filled, out, excel_safe)
 
 
-@app.command(rich_help_panel=QUESTIONS)
+@app.command(rich_help_panel=QUESTIONS_PANEL)
 def inpaint(
     run: Run,
     out: Annotated[Path, typer.Option("--out", "-o", help="A .png file.")],

@@ -8,7 +8,7 @@ import typer
 
 from ..data import Description, describe, recognize
 from .options import (
-    TABLES,
+    TABLES_PANEL,
     Bounds,
     DataDir,
     Drop,
@@ -26,7 +26,7 @@ app = typer.Typer()
 HEADER = ("column", "kind", "missing", "distinct", "point masses", "bounds", "cost")
 
 
-@app.command(rich_help_panel=TABLES)
+@app.command(rich_help_panel=TABLES_PANEL)
 def columns(
     data: Annotated[str, typer.Argument(help="A table: a file, - for standard input, or a name like penguins.")],
     drop: Drop = None,
@@ -49,7 +49,7 @@ def columns(
         print_json({"rows": len(table), "columns": [column._asdict() for column in described], "notes": notes})
         return
     tell(note for note in notes if " is left out: " not in note)
-    print_table(HEADER, map(_cells, described), plain=True)
+    print_table(HEADER, map(_cells, described))
     print(f"{len(table):,} rows; cost is a column's part of the work; --kind column=... decides otherwise")
 
 

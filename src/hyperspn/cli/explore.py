@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..asking import TableModel
-from ..checks import counted
+from ..checks import plural
 from ..data import is_table
 from ..data.tables import TABLES
 from ..files import write
-from .options import QUESTIONS, DataDir, Run
+from .options import QUESTIONS_PANEL, DataDir, OpenPage, Run
 from .output import one_line, tell
-from .rows import open_table
+from .rows import open_table_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@app.command(rich_help_panel=QUESTIONS)
+@app.command(rich_help_panel=QUESTIONS_PANEL)
 def explore(
     run: Run,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The page, a file .html; else named like the run, right here.")
     ] = None,
-    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    show: OpenPage = False,
     with_rows: Annotated[
         bool,
         typer.Option("--with-rows", help="Put the rows of the training table into the page, to find those that match."),
@@ -66,14 +66,13 @@ def _table(model: TableModel, data_dir: str | None, notes: list[str]) -> pa.Tabl
     """The table that the model was trained on."""
     source = model.circuit.notes.get("data", "")
     if not is_table(source) and source not in TABLES:
-        raise ValueError("expected a model of a table that can be read again for --with-rows, found none")
-    missing_values = model.circuit.notes.get("reading", {}).get("missing_values")
-    return open_table(source, data_dir, missing_values=missing_values, notes=notes)
+        raise ValueError("the model was not trained on a table that can be read again: leave --with-rows out")
+    return open_table_for(model, source, data_dir, notes)
 
 
 def _write(content: bytes, out: Path, rows: pa.Table | None, show: bool) -> None:
     write(out, content)
-    inside = "no row" if rows is None else counted(len(rows), "row")
+    inside = "no row" if rows is None else plural(len(rows), "row")
     print(f"{one_line(out)}: {_size(len(content))}, opens in any browser; {inside} of the table in it")
     if show:
         webbrowser.open(out.resolve().as_uri())

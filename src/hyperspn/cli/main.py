@@ -47,11 +47,10 @@ class NoPandas(MetaPathFinder):
             raise ModuleNotFoundError(name)
 
 
-def start() -> None:
-    """Runs the command line as a process.
+def keep_pandas_out() -> None:
+    """Lets pyarrow make its first array where it finds no pandas.
 
-    When pyarrow makes its first array, it imports pandas to know its DataFrames, if it finds it. Here are none, and pandas
-    takes as long as an answer; so it shall not find it.
+    It would import pandas there, to know its DataFrames. Most commands have none, and pandas takes as long as an answer.
     """
     if next((word for word in sys.argv[1:] if not word.startswith("-")), "") in WITHOUT_PANDAS:
         import pyarrow
@@ -59,7 +58,6 @@ def start() -> None:
         sys.meta_path.insert(0, NoPandas())
         pyarrow.array([])
         del sys.meta_path[0]
-    main()
 
 
 def main() -> None:

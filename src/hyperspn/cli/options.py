@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-TABLES, QUESTIONS, PAPER, EXPERT = "Tables", "Questions", "The paper", "For experts"
+TABLES_PANEL, QUESTIONS_PANEL, PAPER_PANEL = "Tables", "Questions", "The paper"
+COLUMNS_PANEL, EXPERT_PANEL = "Columns and rows", "For experts"
 
 
 class ModelName(str, Enum):
@@ -48,27 +49,45 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", help="A file .csv, .tsv, .parquet, .feather, .jsonl or .npy; else print."),
 ]
+OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
 ExcelSafe = Annotated[
     bool, typer.Option("--excel-safe", help="Put a ' before cells of text that a spreadsheet would run as a formula.")
 ]
 Image = Annotated[str, typer.Option(help="Height, width and channels of images, like 32,32,3; else square.")]
 DataDir = Annotated[
-    str | None, typer.Option(help="Folder of the benchmark data; else HYPERSPN_DATA.", rich_help_panel=EXPERT)
+    str | None, typer.Option(help="Folder of the benchmark data; else HYPERSPN_DATA.", rich_help_panel=EXPERT_PANEL)
 ]
-Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be given several times.")]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(help="A column to leave out; may be given several times.", rich_help_panel=COLUMNS_PANEL),
+]
 Kind = Annotated[
     list[str] | None,
-    typer.Option(help="What a column is: column=numeric, categorical, date or drop; may be given several times."),
+    typer.Option(
+        help="What a column is: column=numeric, categorical, date or drop; may be given several times.",
+        rich_help_panel=COLUMNS_PANEL,
+    ),
 ]
 Bounds = Annotated[
     list[str] | None,
-    typer.Option(help="The smallest and the largest possible number, like age=0.. or share=0..1; several times."),
+    typer.Option(
+        help="The smallest and the largest possible number, like age=0.. or share=0..1; several times.",
+        rich_help_panel=COLUMNS_PANEL,
+    ),
 ]
 MissingAsData = Annotated[
-    bool, typer.Option("--missing-as-data", help='Learn which values are missing: "missing" becomes a value.')
+    bool,
+    typer.Option(
+        "--missing-as-data",
+        help='Learn which values are missing: "missing" becomes a value.',
+        rich_help_panel=COLUMNS_PANEL,
+    ),
 ]
 MissingValues = Annotated[
-    str | None, typer.Option(help='Words that count as missing, like "None,-", in place of NA, ?, null ...')
+    str | None,
+    typer.Option(
+        help='Words that count as missing, like "None,-", in place of NA, ?, null ...', rich_help_panel=COLUMNS_PANEL
+    ),
 ]
 
 

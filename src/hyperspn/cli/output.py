@@ -10,6 +10,9 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from numpy.typing import NDArray
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -24,12 +27,21 @@ if TYPE_CHECKING:
 
 SHORT = 20
 BAR = 24
+UNIT = "mean log-likelihood of a row, in nats"
 
 
 def tell(notes: Iterable[str]) -> None:
     """Prints sentences that the user may want to read, one per line, on standard error."""
     for note in dict.fromkeys(notes):
         print(f"note: {one_line(note)}", file=sys.stderr)
+
+
+def impossible_rows(log_p: NDArray[np.float64], rows: str = "rows") -> list[str]:
+    """A sentence that says why the mean of log-likelihoods, (rows,), is minus infinity, if it is."""
+    count = int(np.isneginf(log_p).sum())
+    verb = "has" if count == 1 else "have"
+    sentence = f"{count:,} of {len(log_p):,} {rows} {verb} probability 0, and so the mean is minus infinity"
+    return [sentence] if count else []
 
 
 def one_line(text: Any) -> str:
@@ -57,15 +69,13 @@ def print_values(answer: dict[str, Any], rows: list[Any], header: tuple[str, ...
         print_table(header, rows)
 
 
-def print_table(header: Sequence[Any], rows: Iterable[Sequence[Any]], plain: bool = False) -> None:
-    """Prints a table, numbers to the right; without lines around the cells if plain."""
-    shown = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False) if plain else RichTable()
+def print_table(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
+    """Prints a table, numbers to the right."""
+    shown = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     cells = [list(row) for row in rows]
     for i, label in enumerate(header):
         numbers = bool(cells) and all(isinstance(row[i], int | float) for row in cells)
-        shown.add_column(
-            one_line(label), justify="right" if numbers else "left", overflow="fold", no_wrap=plain and i == 0
-        )
+        shown.add_column(one_line(label), justify="right" if numbers else "left", overflow="fold", no_wrap=i == 0)
     for row in cells:
         shown.add_row(*(_format_cell(cell) for cell in row))
     Console(markup=False, emoji=False, highlight=False).print(shown)

@@ -14,13 +14,13 @@ from ..data import datasets
 from ..leaves import Categorical, Gaussian, LeafFamily
 from ..structures import binary_trees, poon_domingos
 from ..weights import Sectors, count_weights
-from .options import PAPER, Counted, DataDir, Json, integers
+from .options import PAPER_PANEL, Counted, DataDir, Json, integers
 from .output import print_values, show_report
 
 app = typer.Typer()
 
 
-@app.command(rich_help_panel=PAPER)
+@app.command(rich_help_panel=PAPER_PANEL)
 def sizes(
     variables: Annotated[int | None, typer.Option(help="Number of variables n of an SPN.")] = None,
     model: Annotated[Counted, typer.Option(help="Random trees, or an EiNet for images.")] = Counted.spn,
@@ -56,14 +56,14 @@ def sizes(
     print_values(counts, rows, ("model", "count", "number"), as_json)
 
 
-@app.command("datasets", rich_help_panel=PAPER)
+@app.command("datasets", rich_help_panel=PAPER_PANEL)
 def list_datasets(data_dir: DataDir = None, as_json: Json = False) -> None:
     """List the data sets that have names, and whether their files are here."""
     listing = [row._asdict() for row in datasets.available(data_dir)]
     print_values({"datasets": listing}, [tuple(row.values()) for row in listing], tuple(listing[0]), as_json)
 
 
-@app.command(rich_help_panel=PAPER)
+@app.command(rich_help_panel=PAPER_PANEL)
 def reproduce(
     what: Annotated[str, typer.Argument(help="Like table1, figure5 or beyond; any other word lists all.")],
     only: Annotated[str, typer.Option("--datasets", help="Only these data sets, separated by commas.")] = "",

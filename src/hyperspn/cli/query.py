@@ -6,7 +6,6 @@ import csv
 
 from collections.abc import Sequence
 from math import exp, inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -16,11 +15,13 @@ from ..asking import Categories, Joint, Numbers, TableModel
 from ..data.events import Known, Likely, as_known
 from ..data.parsing import OPERATORS, parse_evidence
 from ..data.streams import in_memory
-from .options import QUESTIONS, DataDir, Given, Json, Out, Run
+from .options import QUESTIONS_PANEL, DataDir, ExcelSafe, Given, Json, Out, Run
 from .output import bar, one_line, print_json, print_table, probability, tell, write_or_print
-from .rows import count_matches, open_table, splits_of
+from .rows import count_matches, open_table_for, splits_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ..asking.distributions import Distribution
     from ..data.scales import Scale
 
@@ -29,7 +30,7 @@ TOP, MOST_LISTED, MOST_ACROSS = 10, 20, 6
 FEW_ROWS = 5
 
 
-@app.command(rich_help_panel=QUESTIONS)
+@app.command(rich_help_panel=QUESTIONS_PANEL)
 def query(
     run: Run,
     of: Annotated[str, typer.Option(help='A column, columns like "sex,income", or an event like "capital_gain>5000".')],
@@ -41,6 +42,7 @@ def query(
         bool, typer.Option("--count", help="Count the training rows that are as given, in the training table.")
     ] = False,
     out: Out = None,
+    excel_safe: ExcelSafe = False,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
@@ -56,11 +58,15 @@ def query(
     if rows is not None:
         if given:
             raise ValueError("--rows takes what is known from the rows: leave --given out")
-        _ask_for_each_row(model, of, rows, out, as_json)
+        answers = _answers_for_each_row(model, of, rows, data_dir)
+        if as_json:
+            print_json({"of": of, "rows": answers.to_pylist()})
+        else:
+            write_or_print(answers, out, excel_safe)
         return
     if out is not None:
         raise ValueError("--out is for the answers to --rows")
-    columns = columns_asked(of, model.schema.names)
+    columns = asked_columns(of, model.schema.names)
     header = _header(model, of, given, count, data_dir)
     answer = model.probability(of, given) if columns is None else model.distribution(columns, given)
     _warn(model, [given] if columns else [of, given], header)
@@ -71,10 +77,10 @@ def query(
     if isinstance(answer, float):
         print(f"probability {probability(answer)}")
     else:
-        print_table(*_lines(model, answer), plain=True)
+        print_table(*_lines(model, answer))
 
 
-def columns_asked(of: str, names: Sequence[str]) -> list[str] | None:
+def asked_columns(of: str, names: Sequence[str]) -> list[str] | None:
     """The columns that a question is about; none if it is about an event."""
     if of in names:
         return [of]
@@ -82,21 +88,17 @@ def columns_asked(of: str, names: Sequence[str]) -> list[str] | None:
     return None if OPERATORS.search(of) and not all(part in names for part in parts) else parts
 
 
-def _ask_for_each_row(model: TableModel, of: str, source: str, out: Path | None, as_json: bool) -> None:
+def _answers_for_each_row(model: TableModel, of: str, source: str, data_dir: str | None) -> pa.Table:
     schema, notes = model.schema, list[str]()
-    columns = columns_asked(of, schema.names)
+    columns = asked_columns(of, schema.names)
     if columns is None or len(columns) > 1:
         raise ValueError(f"expected one column to ask for in each row, found {of!r}")
     schema.index(columns[0])
-    table = open_table(source, notes=notes)
+    table = open_table_for(model, source, data_dir, notes)
     others = [column for column in schema.columns if column.name != columns[0]]
     type(schema)(tuple(others)).encode(table, notes=notes)
     tell(notes)
-    answers = model.predict(table, columns[0])
-    if as_json:
-        print_json({"of": columns[0], "rows": answers.to_pylist()})
-    else:
-        write_or_print(answers, out)
+    return model.predict(table, columns[0])
 
 
 def _header(model: TableModel, of: str, given: str, count: bool, data_dir: str | None) -> dict[str, Any]:

@@ -9,9 +9,9 @@ import numpy as np
 import typer
 
 from ..asking import Explanation, Influence, StrangeRow, TableModel
-from .options import QUESTIONS, DataDir, ExcelSafe, Given, Json, Out, Run
+from .options import QUESTIONS_PANEL, DataDir, ExcelSafe, Given, Json, Out, Run
 from .output import bar, one_line, print_json, print_table, probability, tell, write_or_print
-from .rows import open_table
+from .rows import open_table_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +21,7 @@ Top = Annotated[int, typer.Option(help="How many rows to show.", min=1)]
 Table = Annotated[str, typer.Argument(help="A table with columns of the model, or - for standard input.")]
 
 
-@app.command(rich_help_panel=QUESTIONS)
+@app.command(rich_help_panel=QUESTIONS_PANEL)
 def anomalies(
     run: Run,
     table: Table,
@@ -42,17 +42,17 @@ def anomalies(
     Example: hyperspn anomalies runs/people people.csv --out strange.csv
     """
     model, notes = TableModel.load(run), list[str]()
-    strange = model.anomalies(_opened(model, table, data_dir, notes), top, cells, notes)
+    strange = model.anomalies(open_table_for(model, table, data_dir, notes), top, cells, notes)
     tell(notes)
     if as_json:
         print_json([{**row.to_dict(), "row": row.row + 1} for row in strange])
     elif out is not None:
         write_or_print(_table_of_cells(strange), out, excel_safe)
     else:
-        print_table(("row", "bits", "column", "value", "expected", "so rare is"), _lines_of_rows(strange), plain=True)
+        print_table(("row", "bits", "column", "value", "expected", "so rare is"), _lines_of_rows(strange))
 
 
-@app.command(rich_help_panel=QUESTIONS)
+@app.command(rich_help_panel=QUESTIONS_PANEL)
 def influence(
     run: Run,
     of: Annotated[str, typer.Option(help="The column to learn about.")],
@@ -69,12 +69,12 @@ def influence(
         return
     print(one_line(f"{of}, given {given}" if given else of))
     print(f"{answer.entropy:.4f} bits are not known of it")
-    print_table(("column", "tells bits", ""), _lines_of_influence(answer), plain=True)
+    print_table(("column", "tells bits", ""), _lines_of_influence(answer))
     if answer.next is not None:
         print(one_line(f"ask next: {answer.next}"))
 
 
-@app.command(rich_help_panel=QUESTIONS)
+@app.command(rich_help_panel=QUESTIONS_PANEL)
 def similar(
     run: Run,
     row: Annotated[str, typer.Argument(help="A table of one row, with as many columns of the model as are known.")],
@@ -90,18 +90,18 @@ def similar(
     Example: hyperspn similar runs/people row.csv --in people.csv
     """
     model, notes = TableModel.load(run), list[str]()
-    one, table = (_opened(model, source, data_dir, notes) for source in (row, among))
+    one, table = (open_table_for(model, source, data_dir, notes) for source in (row, among))
     likeness = model.similar(one, table, notes)
     tell(notes)
     nearest = np.argsort(-likeness, kind="stable")[:top]
-    found = table.take(nearest).add_column(0, ".similarity", [likeness[nearest]]).add_column(0, ".row", [nearest + 1])
+    rows = table.take(nearest).add_column(0, ".similarity", [likeness[nearest]]).add_column(0, ".row", [nearest + 1])
     if as_json:
-        print_json(found.to_pylist())
+        print_json(rows.to_pylist())
     else:
-        write_or_print(found, out, excel_safe)
+        write_or_print(rows, out, excel_safe)
 
 
-@app.command(rich_help_panel=QUESTIONS)
+@app.command(rich_help_panel=QUESTIONS_PANEL)
 def explain(
     run: Run,
     of: Annotated[str, typer.Option(help='A column, or an event like "income=>50K".')],
@@ -119,24 +119,18 @@ def explain(
     what = "the log-odds in bits, log2 p / (1 - p)," if answer.quantity == "log-odds" else "the mean"
     print(one_line(f"{what} of {answer.of}"))
     header = ("known", "adds", answer.quantity, *(["probability"] * (answer.quantity == "log-odds")))
-    print_table(header, _lines_of_explanation(answer), plain=True)
-
-
-def _opened(model: TableModel, source: str, data_dir: str | None, notes: list[str]) -> pa.Table:
-    """A table, with holes where the training table had them."""
-    missing_values = model.circuit.notes.get("reading", {}).get("missing_values")
-    return open_table(source, data_dir, missing_values=missing_values, notes=notes)
+    print_table(header, _lines_of_explanation(answer))
 
 
 def _lines_of_rows(strange: Sequence[StrangeRow]) -> Iterator[list[Any]]:
     for row in strange:
-        cells = [[cell.column, _written(cell.value), cell.expected, cell.frequency] for cell in row.cells]
+        cells = [[cell.column, _text(cell.value), cell.expected, cell.frequency] for cell in row.cells]
         first, *others = cells or [["", "", "", ""]]
         yield [f"{row.row + 1:,}", f"{row.surprisal:.1f}", *first]
         yield from (["", "", *other] for other in others)
 
 
-def _written(value: Any) -> str:
+def _text(value: Any) -> str:
     return "missing" if value is None else str(value)
 
 
@@ -149,7 +143,7 @@ def _table_of_cells(strange: Sequence[StrangeRow]) -> pa.Table:
         "row": [row.row + 1 for row, _ in pairs],
         "row_surprisal": [row.surprisal for row, _ in pairs],
         "column": [cell.column for _, cell in pairs],
-        "value": [_written(cell.value) for _, cell in pairs],
+        "value": [_text(cell.value) for _, cell in pairs],
         "expected": [cell.expected for _, cell in pairs],
         "surprisal": [cell.surprisal for _, cell in pairs],
         "rarity": [cell.rarity for _, cell in pairs],

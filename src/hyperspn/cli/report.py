@@ -11,20 +11,20 @@ from ..asking import TableModel
 from ..data import is_table
 from ..data.tables import TABLES
 from ..files import write
-from .options import QUESTIONS, DataDir, Run, Seed
+from .options import QUESTIONS_PANEL, DataDir, OpenPage, Run, Seed
 from .output import tell
-from .rows import open_table, splits_of
+from .rows import open_table_for, splits_of
 
 app = typer.Typer()
 
 
-@app.command(rich_help_panel=QUESTIONS)
+@app.command(rich_help_panel=QUESTIONS_PANEL)
 def report(
     run: Run,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A .html file; else report.html in the folder.")
     ] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    show: OpenPage = False,
     seed: Seed = 0,
     data_dir: DataDir = None,
 ) -> None:
@@ -40,15 +40,14 @@ def report(
     model = TableModel.load(run)
     splits, source, notes = splits_of(model, data_dir), model.circuit.notes["data"], list[str]()
     if is_table(source) or source in TABLES:
-        reading = model.circuit.notes.get("reading", {})
-        table = open_table(source, data_dir, missing_values=reading.get("missing_values"), notes=notes)
+        table = open_table_for(model, source, data_dir, notes)
     else:
         table = model.schema.decode(splits.test)
     tell(notes)
     path = out or (run if run.is_dir() else run.parent) / "report.html"
     write(path, make_report(model, splits, table, title=Path(source).stem, seed=seed).encode())
     print(path)
-    if open_page:
+    if show:
         import webbrowser
 
         webbrowser.open(path.resolve().as_uri())

@@ -29,6 +29,12 @@ def open_table(source: str, data_dir: str | None = None, **reading: Any) -> pa.T
     return read_table(paths.get("", paths.get("train", "")), **reading)
 
 
+def open_table_for(model: TableModel, source: str, data_dir: str | None, notes: list[str]) -> pa.Table:
+    """Reads a table in which the same words are missing values as in the table that a model was trained on."""
+    missing_values = model.circuit.notes.get("reading", {}).get("missing_values")
+    return open_table(source, data_dir, missing_values=missing_values, notes=notes)
+
+
 def digests(splits: Splits) -> list[str]:
     """Short names of the contents of train, valid and test rows."""
     return [

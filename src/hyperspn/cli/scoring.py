@@ -14,8 +14,7 @@ import typer
 from ..asking import TableModel
 from ..asking.scoring import QUESTIONS, Scorer, score_files
 from ..data.pieces import pieces_of
-from .options import QUESTIONS as PANEL
-from .options import Json, MissingValues, Run, words
+from .options import QUESTIONS_PANEL, Json, MissingValues, Run, words
 from .output import print_json
 
 app = typer.Typer()
@@ -23,7 +22,7 @@ app = typer.Typer()
 Question = Enum("Question", {name: name for name in QUESTIONS}, type=str)  # type: ignore[misc]
 
 
-@app.command(rich_help_panel=PANEL)
+@app.command(rich_help_panel=QUESTIONS_PANEL)
 def score(
     run: Run,
     rows: Annotated[str, typer.Argument(help="A Parquet, CSV or TSV file, a folder of them, or a pattern.")],

@@ -15,20 +15,22 @@ PLAIN = re.compile(r"[\w.+-]+( [\w.+-]+)*")
 
 
 def suggestions(schema: Schema, run: str, data: str, train: NDArray[np.floating]) -> list[str]:
-    """Three commands: a question, samples under an event, and holes filled, or another question."""
+    """Commands: a question, samples under an event, and holes filled, or the question turned round."""
     columns = list(schema.columns)
     categorical = [column for column in columns if not column.is_numeric and column.size <= 20]
     words = [column for column in categorical if isinstance(column.categories[0], str)]
     target = (words or categorical or columns)[-1]
-    known = next((column for column in columns if column.is_numeric and column is not target), columns[0])
+    others = sorted((column for column in columns if column is not target), key=lambda column: not column.is_numeric)
+    known, *_ = [*others, target]
     events = [_event(column, train[:, columns.index(column)]) for column in (known, target)]
     folder = shlex.quote(run)
     question = f"hyperspn query {folder} --of {shlex.quote(target.name)}"
-    given = f" --given {shlex.quote(events[0])}" if known is not target else ""
+    given = f" --given {shlex.quote(events[0])}" if others else ""
     commands = [question + given, f"hyperspn sample {folder} -n 5 --given {shlex.quote(events[1])}"]
     if np.isnan(train).any() and data != "-":
         return [*commands, f"hyperspn impute {folder} {shlex.quote(data)} --out filled.csv"]
-    return [*commands, f"hyperspn query {folder} --of {shlex.quote(events[0])} --given {shlex.quote(events[1])}"]
+    turned = f"hyperspn query {folder} --of {shlex.quote(events[0])} --given {shlex.quote(events[1])}"
+    return [*commands, turned] if others else commands
 
 
 def _event(column: Column, values: NDArray[np.floating]) -> str:

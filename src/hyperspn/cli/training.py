@@ -17,13 +17,14 @@ from ..checks import number
 from ..data import Schema, Splits, is_table, load_splits
 from ..data.pieces import is_files
 from ..data.streams import Stream, in_memory
-from ..data.tables import TABLES as NAMED_TABLES
+from ..data.tables import TABLES
 from ..learning import distributed
 from ..learning.checkpoint import LOG, MODEL
 from ..learning.recipes import QUALITIES, RECIPES, candidates
 from .options import (
-    EXPERT,
-    TABLES,
+    COLUMNS_PANEL,
+    EXPERT_PANEL,
+    TABLES_PANEL,
     Bounds,
     Chooser,
     DataDir,
@@ -39,13 +40,12 @@ from .options import (
     wishes,
     words,
 )
-from .output import one_line, print_json, print_table, tell
+from .output import UNIT, impossible_rows, one_line, print_json, print_table, tell
 from .rows import digests
 from .suggestions import suggestions
 
 app = typer.Typer()
 
-UNIT = "mean log-likelihood of a row, in nats"
 READING = ("valid", "test", "weight", "missing_values")
 TRAINING = (
     *("layer_size", "replicas", "embedding_dim", "features", "hidden", "steps", "batch_size", "evaluate_every"),
@@ -54,7 +54,7 @@ TRAINING = (
 )
 
 
-@app.command(rich_help_panel=TABLES)
+@app.command(rich_help_panel=TABLES_PANEL)
 def train(
     data: Annotated[
         str,
@@ -65,9 +65,16 @@ def train(
     recipe: Annotated[
         str, typer.Option(help=f"How to build it: {', '.join(RECIPES['hyperspn'])}; or auto: the best of them.")
     ] = "auto",
-    valid: Annotated[str | None, typer.Option(help="A table with the validation rows; else cut from DATA.")] = None,
-    test: Annotated[str | None, typer.Option(help="A table with the test rows; else cut from DATA.")] = None,
-    weight: Annotated[str | None, typer.Option(help="A column with the weights of rows.")] = None,
+    valid: Annotated[
+        str | None,
+        typer.Option(help="A table with the validation rows; else cut from DATA.", rich_help_panel=COLUMNS_PANEL),
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(help="A table with the test rows; else cut from DATA.", rich_help_panel=COLUMNS_PANEL)
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="A column with the weights of rows.", rich_help_panel=COLUMNS_PANEL)
+    ] = None,
     drop: Drop = None,
     kind: Kind = None,
     bounds: Bounds = None,
@@ -85,59 +92,59 @@ def train(
     verbose: Annotated[bool, typer.Option("--verbose", help="Show what the model consists of.")] = False,
     data_dir: DataDir = None,
     layer_size: Annotated[
-        int | None, typer.Option(help="Sum nodes per region k; else what suits.", rich_help_panel=EXPERT)
+        int | None, typer.Option(help="Sum nodes per region k; else what suits.", rich_help_panel=EXPERT_PANEL)
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option(help="Number of trees r; else what suits.", rich_help_panel=EXPERT)
+        int | None, typer.Option(help="Number of trees r; else what suits.", rich_help_panel=EXPERT_PANEL)
     ] = None,
     embedding_dim: Annotated[
-        int | None, typer.Option(help="Size of a sector's embedding; else 5.", rich_help_panel=EXPERT)
+        int | None, typer.Option(help="Size of a sector's embedding; else 5.", rich_help_panel=EXPERT_PANEL)
     ] = None,
     features: Annotated[
         int | None,
-        typer.Option(help="Features of a replica, for factored; else what suits.", rich_help_panel=EXPERT),
+        typer.Option(help="Features of a replica, for factored; else what suits.", rich_help_panel=EXPERT_PANEL),
     ] = None,
     hidden: Annotated[
-        str, typer.Option(help="Widths of the network's hidden layers; else what suits.", rich_help_panel=EXPERT)
+        str, typer.Option(help="Widths of the network's hidden layers; else what suits.", rich_help_panel=EXPERT_PANEL)
     ] = "",
     steps: Annotated[
-        int | None, typer.Option(help="Training steps; else 25 passes, within bounds.", rich_help_panel=EXPERT)
+        int | None, typer.Option(help="Training steps; else 25 passes, within bounds.", rich_help_panel=EXPERT_PANEL)
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Rows per step; else at most 200.", rich_help_panel=EXPERT)
+        int | None, typer.Option(help="Rows per step; else at most 200.", rich_help_panel=EXPERT_PANEL)
     ] = None,
     evaluate_every: Annotated[
-        int | None, typer.Option(help="Steps between evaluations; else a 20th of all.", rich_help_panel=EXPERT)
+        int | None, typer.Option(help="Steps between evaluations; else a 20th of all.", rich_help_panel=EXPERT_PANEL)
     ] = None,
     patience: Annotated[
         int | None,
-        typer.Option(help="Stop after so many evaluations without a better one.", rich_help_panel=EXPERT),
+        typer.Option(help="Stop after so many evaluations without a better one.", rich_help_panel=EXPERT_PANEL),
     ] = None,
     optimizer: Annotated[
-        Optimizer, typer.Option(help="How to learn; EM is for --model spn.", rich_help_panel=EXPERT)
+        Optimizer, typer.Option(help="How to learn; EM is for --model spn.", rich_help_panel=EXPERT_PANEL)
     ] = Optimizer.adam,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Of Adam; else what suits.", rich_help_panel=EXPERT)
+        float | None, typer.Option(help="Of Adam; else what suits.", rich_help_panel=EXPERT_PANEL)
     ] = None,
     weight_decay: Annotated[
-        float | None, typer.Option(help="Of Adam: the L2 penalty; else what suits.", rich_help_panel=EXPERT)
+        float | None, typer.Option(help="Of Adam: the L2 penalty; else what suits.", rich_help_panel=EXPERT_PANEL)
     ] = None,
     annealing: Annotated[
-        bool | None, typer.Option(help="Of Adam: whether the learning rate falls to 0.", rich_help_panel=EXPERT)
+        bool | None, typer.Option(help="Of Adam: whether the learning rate falls to 0.", rich_help_panel=EXPERT_PANEL)
     ] = None,
     step_size: Annotated[
         float | None,
-        typer.Option(help="Of EM: how far to go towards a batch's optimum.", rich_help_panel=EXPERT),
+        typer.Option(help="Of EM: how far to go towards a batch's optimum.", rich_help_panel=EXPERT_PANEL),
     ] = None,
     pseudocount: Annotated[
         float | None,
-        typer.Option(help="Of EM: rows' worth of uniform flow for each sum.", rich_help_panel=EXPERT),
+        typer.Option(help="Of EM: rows' worth of uniform flow for each sum.", rich_help_panel=EXPERT_PANEL),
     ] = None,
     dropout: Annotated[
-        float, typer.Option(help="Probability of an edge of a sum to be dropped.", rich_help_panel=EXPERT)
+        float, typer.Option(help="Probability of an edge of a sum to be dropped.", rich_help_panel=EXPERT_PANEL)
     ] = 0.0,
     softening: Annotated[
-        float, typer.Option(help="Part of a category that counts for all alike.", rich_help_panel=EXPERT)
+        float, typer.Option(help="Part of a category that counts for all alike.", rich_help_panel=EXPERT_PANEL)
     ] = 0.0,
     structure: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -181,6 +188,7 @@ def _tell(report: dict[str, Any], splits: Splits, out: Path, data: str, as_json:
     if as_json:
         print_json(report)
         return
+    tell(note for note in report["notes"] if note not in splits.notes)
     _show(report)
     data = "-" if isinstance(splits.train, Stream) else data
     for command in suggestions(splits.schema, str(out), data, in_memory(splits.train)):
@@ -202,7 +210,7 @@ def _load(arguments: dict[str, Any], data_dir: str | None) -> Splits:
     data, reading = arguments["data"], {name: arguments[name] for name in READING if arguments[name] is not None}
     asked = wishes(arguments["kind"], arguments["bounds"], arguments["missing_as_data"])
     given = [name.replace("_", "-") for name in (*reading, *(name for name, value in asked.items() if value))]
-    if given and not is_table(data) and not is_files(data) and data not in NAMED_TABLES:
+    if given and not is_table(data) and not is_files(data) and data not in TABLES:
         raise ValueError(f"expected a table for --{given[0].removesuffix('s')}, found the data set {data!r}")
     return load_splits(data, arguments["seed"], arguments["drop"], data_dir, **reading, **asked)
 
@@ -288,6 +296,10 @@ def _report(model: TableModel, splits: Splits, out: Path) -> dict[str, Any]:
         "chow_liu_tree": chow_liu_tree(splits.schema, in_memory(splits.train), *rows),
         "independent_columns": independent_columns(splits.schema, in_memory(splits.train), *rows),
     }
+    impossible = [
+        *impossible_rows(means["model"][0], "validation rows"),
+        *impossible_rows(means["model"][1], "test rows"),
+    ]
     table = {
         name: {part: float(values.mean()) for part, values in zip(("valid", "test"), both, strict=True)}
         for name, both in means.items()
@@ -302,7 +314,7 @@ def _report(model: TableModel, splits: Splits, out: Path) -> dict[str, Any]:
         "parameters": model.circuit.num_parameters,
         "rows": {name: len(x) for name, x in zip(("train", "valid", "test"), splits[1:4], strict=True)},
         "left_out": dict(splits.schema.left_out),
-        "notes": list(splits.notes),
+        "notes": [*splits.notes, *impossible],
     }
 
 
@@ -310,5 +322,5 @@ def _show(report: dict[str, Any]) -> None:
     names = {"independent_columns": "independent columns", "chow_liu_tree": "one Chow-Liu tree, no hidden states"}
     lines = [[names[name], *report["baselines"][name].values()] for name in names]
     label = f"this model ({report['recipe']}, {report['parameters']:,} parameters)"
-    print_table((UNIT, "valid", "test"), [*lines, [label, report["valid"], report["test"]]], plain=True)
+    print_table((UNIT, "valid", "test"), [*lines, [label, report["valid"], report["test"]]])
     print(f"{report['seconds']:,} seconds. Try next:\n")

@@ -12,7 +12,7 @@ import numpy as np
 
 from numpy.typing import NDArray
 
-from ..checks import counted
+from ..checks import did_you_mean, plural
 from .arrays import (
     arrow_type,
     cast,
@@ -239,7 +239,7 @@ class Column:
             nearest = order[np.where(is_below, below, above)]
             codes[unseen] = nearest
             notes.append(
-                f"column {self.name!r}: unseen whole numbers in {counted(len(unseen), 'cell')} count as the nearest seen "
+                f"column {self.name!r}: unseen whole numbers in {plural(len(unseen), 'cell')} count as the nearest seen "
                 f"ones, like {numbers[unseen[0]]:g} as {values[nearest[0]]:g}"
             )
         return np.minimum(codes, len(self.categories))
@@ -250,9 +250,11 @@ class Column:
         row = int(misfits.argmax())
         value = values[row].as_py()
         if strict:
-            raise ValueError(f"expected {self.support()} in column {self.name!r}, found {value!r} in row {row + 1}")
+            words = [category for category in (*self.categories, *self.pooled) if isinstance(category, str)]
+            place = f"in column {self.name!r}, found {value!r} in row {row + 1}"
+            raise ValueError(f"expected {self.support()} {place}{did_you_mean(str(value), words)}")
         notes.append(
-            f"column {self.name!r}: unknown values in {counted(misfits.sum(), 'cell')}, like {value!r} in row {row + 1}, "
+            f"column {self.name!r}: unknown values in {plural(misfits.sum(), 'cell')}, like {value!r} in row {row + 1}, "
             "count as missing"
         )
 
@@ -261,7 +263,7 @@ class Column:
         if outside.any():
             row = int(outside.argmax())
             notes.append(
-                f"column {self.name!r}: values outside the bounds {self.bounds()} in {counted(outside.sum(), 'cell')}, like "
+                f"column {self.name!r}: values outside the bounds {self.bounds()} in {plural(outside.sum(), 'cell')}, like "
                 f"{numbers[row]:g} in row {row + 1}: such rows have probability 0"
             )
 
@@ -292,13 +294,9 @@ class Column:
         other = codes == len(self.categories)
         if self.pooled and other.any():
             shares = np.array(self.shares) / np.sum(self.shares)
-            draw = (
-                shares.argmax()
-                if seed is None
-                else np.random.default_rng(seed).choice(len(shares), other.sum(), p=shares)
-            )
+            random = None if seed is None else np.random.default_rng(seed)
             codes = codes.copy()
-            codes[other] += draw
+            codes[other] += shares.argmax() if random is None else random.choice(len(shares), other.sum(), p=shares)
         values = [*self.categories, *self.pooled]
         written = (
             pa.array(values) if self.spelling is None else self.spelling.write(np.array(values, float), self.decimals)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from .columns import OTHER, Column
 
 Event = Any  # a value, a tuple (low, high), a set of values, or one of the classes below
-Evidence = Mapping[str, Event]  # events by the names of their columns
 FloatArray = NDArray[np.float64]
 
 
@@ -138,7 +137,7 @@ def _code(column: Column, value: Any) -> float:
         return float(column.encode(pa.chunked_array([pa.array([value])]), strict=True)[0])
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
         if str(error).startswith("expected"):
-            raise ValueError(re.sub(r" in row 1$", "", str(error))) from None
+            raise ValueError(re.sub(r" in row 1(?=;|$)", "", str(error))) from None
         raise ValueError(f"expected {column.support()} for column {column.name!r}, found {value!r}") from None
 
 
@@ -153,8 +152,7 @@ def _number(column: Column, value: Any) -> float:
 def _weights(column: Column, event: Event) -> FloatArray:
     """How much of each code of a column with categories an event holds, (codes,)."""
     if isinstance(event, Missing):
-        if not column.missing_as_data:
-            raise ValueError(f"column {column.name!r} is not modeled with missing values: train with --missing-as-data")
+        _check_missing(column)
         return _one_hot(column, column.size - 1)
     if isinstance(event, Not):
         weights = 1.0 - np.minimum(_weights(column, event.event), 1.0)
@@ -167,6 +165,11 @@ def _weights(column: Column, event: Event) -> FloatArray:
     if _is_value(event):
         return _weights_of_value(column, event)
     return _weights_of_range(column, *_range(event))
+
+
+def _check_missing(column: Column) -> None:
+    if not column.missing_as_data:
+        raise ValueError(f"column {column.name!r} is not modeled with missing values: train with --missing-as-data")
 
 
 def _weights_of_value(column: Column, value: Any) -> FloatArray:
@@ -246,8 +249,7 @@ def _is_point(column: Column, value: Any) -> bool:
 def _intervals(column: Column, event: Event) -> FloatArray:
     """Disjoint half-open intervals in the units of the table, (intervals, 2)."""
     if isinstance(event, Missing):
-        if not column.missing_as_data:
-            raise ValueError(f"column {column.name!r} is not modeled with missing values: train with --missing-as-data")
+        _check_missing(column)
         return np.array([[inf, inf]])
     if isinstance(event, Not):
         return _complement(_intervals(column, event.event))

@@ -51,15 +51,15 @@ def find_files(source: str | os.PathLike[str]) -> list[str]:
     """The Parquet, CSV and TSV files of a folder or pattern, or the file itself, in the order of their names."""
     name = os.fspath(source)
     if Path(name).is_file():
-        found = [name]
+        paths = [name]
     else:
-        found = _tables_in(name) if Path(name).is_dir() else sorted(glob(name, recursive=True))
-    if not found:
+        paths = _tables_in(name) if Path(name).is_dir() else sorted(glob(name, recursive=True))
+    if not paths:
         raise FileNotFoundError(f"expected files {', '.join(FORMATS)}, found none at {name}")
-    for path in found:
+    for path in paths:
         if suffix_of(path) not in FORMATS or path.endswith(".gz"):
             raise ValueError(f"expected files {', '.join(FORMATS)} to read in parts, found {path}")
-    return found
+    return paths
 
 
 def _tables_in(folder: str) -> list[str]:

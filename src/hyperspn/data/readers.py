@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..checks import counted, did_you_mean
+from ..checks import did_you_mean, plural
 from .arrays import in_threads, levels_of
 from .csv_files import DELIMITERS, read_csv, trim
 from .frames import MISSING, check_names, standard_table, table_of
@@ -139,7 +139,7 @@ def _with_holes(table: pa.Table, words: Collection[str], notes: list[str]) -> pa
             counts[entry["values"]] += entry["counts"]
             places[entry["values"]].append(name)
     notes += [
-        f"{word!r} counts as missing: {counted(count, 'cell')} of {_list_names(places[word])}"
+        f"{word!r} counts as missing: {plural(count, 'cell')} of {list_names(places[word])}"
         for word, count in counts.most_common()
         if word
     ]
@@ -166,7 +166,7 @@ def _encode_words(column: pa.ChunkedArray, words: pa.Array) -> tuple[pa.ChunkedA
     return pa.chunked_array([coded]), holes
 
 
-def _list_names(names: list[str], most: int = 5) -> str:
+def list_names(names: list[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 

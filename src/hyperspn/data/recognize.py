@@ -22,7 +22,7 @@ CHOICES = ("numeric", "categorical", "date", "drop")
 
 
 def recognize(
-    table: pa.Table,
+    table: pa.Table | Mapping[str, pa.ChunkedArray],
     train: NDArray[np.integer] | None = None,
     categories: Mapping[str, Sequence[Any]] | None = None,
     numeric_strings: bool = True,
@@ -40,7 +40,7 @@ def recognize(
     strings of which more than 95 % differ.
 
     Arguments:
-        table: The table.
+        table: The table, or its columns by name.
         train: The training rows, whose categories and quantiles count; all rows by default.
         categories: For some columns the categories, in place of those of the table; none of them if it is numeric.
         numeric_strings: Whether strings that look like numbers are numbers, as in a CSV file, or categories.
@@ -52,69 +52,44 @@ def recognize(
             and others are errors, or left out as well with "unusable".
         notes: A list to which sentences are added that the user may want to read.
     """
-    is_train = np.full(len(table), train is None)
-    is_train[[] if train is None else train] = True
-    return recognize_values(
-        dict(zip(table.column_names, table.columns, strict=True)),
-        is_train,
-        categories,
-        numeric_strings,
-        kinds=kinds,
-        bounds=bounds,
-        missing_as_data=missing_as_data,
-        leave_out=leave_out,
-        notes=notes,
-    )
-
-
-def recognize_values(
-    table: Mapping[str, pa.ChunkedArray],
-    train: NDArray[np.bool_] | None = None,
-    categories: Mapping[str, Sequence[Any]] | None = None,
-    numeric_strings: bool = True,
-    *,
-    kinds: Mapping[str, str] | None = None,
-    bounds: Mapping[str, Bounds] | None = None,
-    missing_as_data: bool | Collection[str] = False,
-    leave_out: bool | Literal["unusable"] = True,
-    notes: list[str] | None = None,
-) -> Schema:
-    """The same for columns of values by name, of which all count, or those where `train` is true."""
     notes = [] if notes is None else notes
     categories, kinds, bounds = categories or {}, kinds or {}, bounds or {}
     listed = missing_as_data if isinstance(missing_as_data, Collection) else ()
+    by_name = table if isinstance(table, Mapping) else dict(zip(table.column_names, table.columns, strict=True))
     for name in (*listed, *categories, *kinds, *bounds):
-        check_known(name, list(table))
+        check_known(name, list(by_name))
 
     def column(name: str, values: pa.ChunkedArray) -> tuple[Column | str, list[str]]:
-        """The column, or why it is left out, and notes."""
-        wish = Wish(
-            _kind(name, kinds.get(name)),
-            bounds.get(name),
-            categories.get(name),
-            numeric_strings,
-            leave_out is True,
-            missing_as_data is True or name in listed,
-        )
-        told: list[str] = []
-        try:
-            is_train = np.full(len(values), True) if train is None else train
-            return Values(name, without_nan(values), is_train, wish, told).column(), told
-        except UnsuitableError as reason:
-            if not leave_out:
-                raise ValueError(f"{reason} in column {name!r}: drop or fix the column") from None
-            return str(reason), [*told, f"column {name!r} is left out: {reason}"]
+        as_data = missing_as_data is True or name in listed
+        kind, may_leave_out = _kind(name, kinds.get(name)), leave_out is True
+        wish = Wish(kind, bounds.get(name), categories.get(name), numeric_strings, may_leave_out, as_data)
+        return _column(name, values, train, wish, bool(leave_out))
 
     columns, left_out = [], []
-    for name, (recognized, told) in zip(table, in_threads(column, table.keys(), table.values()), strict=True):
-        notes += told
-        if isinstance(recognized, Column):
-            columns.append(recognized)
+    for name, (answer, sentences) in zip(by_name, in_threads(column, by_name.keys(), by_name.values()), strict=True):
+        notes += sentences
+        if isinstance(answer, Column):
+            columns.append(answer)
         else:
-            left_out.append((name, recognized))
+            left_out.append((name, answer))
     if not columns:
         raise ValueError(f"there is no column to model: {'; '.join(f'{name!r} has {why}' for name, why in left_out)}")
     return Schema(tuple(columns), tuple(left_out))
+
+
+def _column(
+    name: str, values: pa.ChunkedArray, train: NDArray[np.integer] | None, wish: Wish, leave_out: bool
+) -> tuple[Column | str, list[str]]:
+    """The column, or why it is left out, and notes."""
+    is_train = np.full(len(values), train is None)
+    is_train[[] if train is None else train] = True
+    notes: list[str] = []
+    try:
+        return Values(name, without_nan(values), is_train, wish, notes).column(), notes
+    except UnsuitableError as reason:
+        if not leave_out:
+            raise ValueError(f"{reason} in column {name!r}: drop or fix the column") from None
+        return str(reason), [*notes, f"column {name!r} is left out: {reason}"]
 
 
 def _kind(name: str, kind: str | None) -> str | None:

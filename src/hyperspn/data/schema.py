@@ -17,7 +17,7 @@ from ..checks import did_you_mean
 from .arrays import in_threads, is_text
 from .columns import Column
 from .frames import check_names
-from .readers import check_known
+from .readers import check_known, list_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,12 +71,13 @@ class Schema:
             notes: A list to which sentences about them are added.
         """
         absent = [name for name in self.names if name not in table.column_names]
-        for name in absent:
-            hint = did_you_mean(name, table.column_names)
-            if strict or len(absent) == len(self.columns):
-                raise ValueError(f"expected a column named {name!r}, found none{hint}")
-            if notes is not None:
-                notes.append(f"there is no column {name!r}: it counts as missing{hint}")
+        others = [name for name in table.column_names if name not in self.names]
+        if absent and (strict or len(absent) == len(self.columns)):
+            raise ValueError(f"expected a column named {absent[0]!r}, found none{did_you_mean(absent[:1], others)}")
+        if absent and notes is not None:
+            what = "is no column {}: it counts" if len(absent) == 1 else "are no columns {}: they count"
+            listed = list_names([*map(repr, absent)], most=20)
+            notes.append(f"there {what.format(listed)} as missing{did_you_mean(absent, others)}")
         x = np.empty((len(table), len(self.columns)), order="F")
 
         def encode(variable: int, column: Column) -> list[str]:

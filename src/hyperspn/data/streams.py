@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .frames import standard_table
 from .pieces import Piece, pieces_of, read_piece
-from .recognize import recognize_values
+from .recognize import recognize
 from .schema import Schema
 from .summaries import ColumnSummary, Keys, Sample, row_keys
 
@@ -199,7 +199,7 @@ def _recognize(sample: pa.Table, summaries: dict[str, ColumnSummary], notes: lis
     runs = [name for name, summary in summaries.items() if summary.is_run and name not in kinds]
     notes += [f"column {name!r} is left out: row numbers, a run without gaps" for name in runs]
     columns = {name: summary.values(sample.column(name)) for name, summary in summaries.items() if name not in runs}
-    schema = recognize_values(columns, notes=notes, kinds=kinds, **wishes)
+    schema = recognize(columns, notes=notes, kinds=kinds, **wishes)
     return Schema(schema.columns, (*schema.left_out, *((name, "row numbers, a run without gaps") for name in runs)))
 
 

@@ -88,8 +88,8 @@ class Range:
         numbers = numbers_of(values)
         if not np.isnan(numbers).all():
             rows = int(np.nanargmin(numbers)), int(np.nanargmax(numbers))
-            found = [*self.ends, *((float(numbers[row]), values[row].as_py()) for row in rows)]
-            self.ends = [min(found, key=lambda end: end[0]), max(found, key=lambda end: end[0])]
+            ends = [*self.ends, *((float(numbers[row]), values[row].as_py()) for row in rows)]
+            self.ends = [min(ends, key=lambda end: end[0]), max(ends, key=lambda end: end[0])]
 
     @property
     def is_run(self) -> bool:

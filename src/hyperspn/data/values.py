@@ -12,7 +12,7 @@ import numpy as np
 
 from numpy.typing import NDArray
 
-from ..checks import counted
+from ..checks import plural
 from .arrays import check_finite, is_text, levels_of, numbers_of, to_numpy
 from .columns import Column
 from .dates import UNITS, DateFormat, find_formats, seconds_of, unit_of
@@ -163,7 +163,7 @@ class Values:
         strange = np.flatnonzero(np.asarray(Spelling().parse(levels).is_null()))
         if len(strange) <= FEW_STRANGE and len(levels) - len(strange) > FEW_ROWS:
             counts = {levels[i].as_py(): int((codes == i).sum()) for i in strange.tolist()}
-            listed = ", ".join(f"{word!r} ({counted(count, 'cell')})" for word, count in counts.items())
+            listed = ", ".join(f"{word!r} ({plural(count, 'cell')})" for word, count in counts.items())
             self.notes.append(
                 f"column {self.name!r} has numbers but for {listed}: count them as missing, or they make it a column of strings"
             )

@@ -87,10 +87,10 @@ class HyperSPNImputer(TransformerMixin, TableEstimator):
         check_is_fitted(self)
         table = self._table(X)
         seeds = np.random.default_rng(seed_of(self.random_state)).integers(2**31, size=self.n_imputations)
-        completed = [self._completed(X, table, int(seed)) for seed in seeds]
+        completed = [self._complete(X, table, int(seed)) for seed in seeds]
         return completed[0] if len(completed) == 1 else tuple(completed)
 
-    def _completed(self, X: Any, table: pa.Table, seed: int) -> Any:
+    def _complete(self, X: Any, table: pa.Table, seed: int) -> Any:
         filled = self.model_.impute(table, strategy=self.strategy, seed=seed)
         for name in self._indicated if self.add_indicator else ():
             filled = filled.append_column(INDICATOR.format(name), table.column(name).is_null())
@@ -114,14 +114,14 @@ class HyperSPNImputer(TransformerMixin, TableEstimator):
         """
         check_is_fitted(self)
         table = self._table(X)
-        found = self.model_.bounds(table, coverage)
+        bounds = self.model_.bounds(table, coverage)
         if is_frame(X):
-            return self._like(X, found)
+            return self._like(X, bounds)
         ends = np.full((len(table), len(self._names), 2), np.nan)
         for i, name in enumerate(self._names):
             for j, end in enumerate(("low", "high")):
-                if f"{name}.{end}" in found.column_names:
-                    ends[:, i, j] = found.column(f"{name}.{end}").to_numpy()
+                if f"{name}.{end}" in bounds.column_names:
+                    ends[:, i, j] = bounds.column(f"{name}.{end}").to_numpy()
         return ends
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:

@@ -53,8 +53,8 @@ class HyperSPNRegressor(RegressorMixin, TargetEstimator):
         levels = [] if quantiles is None else list(quantiles)
         if not all(0 < level < 1 for level in levels):
             raise ValueError(f"expected quantiles between 0 and 1, found {levels}")
-        found = as_array(self.model_.predict(self._table(X), self.target_, levels))
-        return found[:, 0] if quantiles is None else found[:, 1:]
+        predictions = as_array(self.model_.predict(self._table(X), self.target_, levels))
+        return predictions[:, 0] if quantiles is None else predictions[:, 1:]
 
     def _set_target(self, name: str, column: Column) -> None:
         if not column.is_numeric:

@@ -168,7 +168,7 @@ class TableEstimator(BaseEstimator):
             if reset:
                 self._names = [UNNAMED.format(i) for i in range(x.shape[1])]
             return table_of(x, self._names)
-        table = table_of(named(X))
+        table = table_of(with_names(X))
         if not len(table):
             raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
         if reset:
@@ -197,8 +197,8 @@ class TableEstimator(BaseEstimator):
         """A table about the rows of X as a DataFrame of its kind, or as an array."""
         if not is_frame(X):
             return as_array(table)
-        frame = like(named(X), table)
-        is_renamed = hasattr(X, "iloc") and named(X) is not X
+        frame = like(with_names(X), table)
+        is_renamed = hasattr(X, "iloc") and with_names(X) is not X
         return frame.set_axis(X.columns, axis=1) if is_renamed and len(frame.columns) == len(X.columns) else frame
 
     def _like_numbers(self, X: Any, table: pa.Table) -> Any:
@@ -219,7 +219,7 @@ def is_frame(X: Any) -> bool:
     return not isinstance(X, np.ndarray) and is_into_dataframe(X)
 
 
-def named(X: Any) -> Any:
+def with_names(X: Any) -> Any:
     """A frame whose columns have names; in pandas they may be numbers."""
     if not hasattr(X, "iloc") or any(isinstance(name, str) for name in X.columns):
         return X

@@ -66,7 +66,7 @@ def dependence(schema: Schema, x: FloatArray, like: FloatArray) -> FloatArray:
 
     Numbers are in ten intervals between quantiles of the rows `like`.
     """
-    codes = [_coded(column, x[:, v], like[:, v]) for v, column in enumerate(schema.columns)]
+    codes = [_codes(column, x[:, v], like[:, v]) for v, column in enumerate(schema.columns)]
     matrix = np.zeros((len(codes), len(codes)))
     entropies = [_entropy(code) for code in codes]
     for i, first in enumerate(codes):
@@ -135,7 +135,7 @@ def _label(column: Column, number: float) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _coded(column: Column, values: FloatArray, like: FloatArray) -> NDArray[np.int64]:
+def _codes(column: Column, values: FloatArray, like: FloatArray) -> NDArray[np.int64]:
     """Categories or bins, with one more for holes, (rows,)."""
     if not column.is_numeric:
         return np.where(np.isnan(values), column.size, np.nan_to_num(values)).astype(np.int64)

@@ -29,7 +29,7 @@ MOST_PAIRED = 60
 STRANGE_ROWS = 10
 
 
-class Quality(NamedTuple):
+class Scores(NamedTuple):
     """What a report tells about a model as a whole.
 
     Arguments:
@@ -54,9 +54,9 @@ def report(model: TableModel, splits: Splits, frame: Any, title: str = "A model 
     train = in_memory(splits.train)
     real = train[np.random.default_rng(seed).permutation(len(train))[:MOST_ROWS]]
     sampled = model.sample_rows(MOST_ROWS, seed=seed)
-    quality = Quality(_likelihoods(model, splits), _c2st(model, real, sampled))
+    scores = Scores(_likelihoods(model, splits), _c2st(model, real, sampled))
     sections = [
-        _quality_section(quality),
+        _quality_section(scores),
         _columns_section(compare_columns(model.schema, real, sampled)),
         _pairs_section(model, real, sampled),
         _rows_section(model.anomalies(frame, STRANGE_ROWS), len(table_of(frame))),
@@ -92,13 +92,13 @@ def _c2st(model: TableModel, real: FloatArray, sampled: FloatArray) -> float | N
     return c2st(*align(*(model.schema.decode(x, seed=0).to_pandas() for x in (real, sampled))))
 
 
-def _quality_section(quality: Quality) -> str:
-    rows = [[name, _number(valid), _number(test)] for name, (valid, test) in quality.likelihoods.items()]
+def _quality_section(scores: Scores) -> str:
+    rows = [[name, _number(valid), _number(test)] for name, (valid, test) in scores.likelihoods.items()]
     table = _table(["mean log-likelihood of a row, in nats", "validation", "test"], rows, right=(1, 2))
-    figure = "not measured" if quality.c2st is None else f"{quality.c2st:.2f}"
+    figure = "not measured" if scores.c2st is None else f"{scores.c2st:.2f}"
     words = (
         "The packages for it are not installed: pip install 'hyperspn[tables]'"
-        if quality.c2st is None
+        if scores.c2st is None
         else "1: XGBoost cannot tell sampled rows from real ones. 0: it always can."
     )
     return (

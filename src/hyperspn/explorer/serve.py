@@ -99,8 +99,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self._is_welcome():
-            found = self.path.split("?")[0] == f"/{self.server.token}/"
-            self._send(*((HTTPStatus.OK, self.server.content) if found else (HTTPStatus.NOT_FOUND, b"not found")))
+            is_page = self.path.split("?")[0] == f"/{self.server.token}/"
+            self._send(*((HTTPStatus.OK, self.server.content) if is_page else (HTTPStatus.NOT_FOUND, b"not found")))
 
     def do_POST(self) -> None:
         question = self.path.rpartition("/")[2]

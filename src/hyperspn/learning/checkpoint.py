@@ -246,7 +246,7 @@ def meaning(circuit: Circuit) -> dict[str, Any]:
 
 def table_digest(table: Tensor) -> str:
     """A short name for the content of a table."""
-    content = table.detach().cpu().contiguous().view(torch.uint8).numpy().data
+    content = table.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
     return f"{hashlib.sha256(content).hexdigest()[:12]} ({len(table)} rows of {table.dtype})"
 
 

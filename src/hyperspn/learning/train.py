@@ -137,10 +137,7 @@ def fit(
     if conditional is not None:
         settings |= {"discriminative_weight": conditional.weight, "target": target}
     _check_idle(settings, optimizer)
-    if isinstance(train, Stream) and sample_weight is not None:
-        raise ValueError("expected rows that count alike in a stream, found weights of them")
-    if patience is not None and valid is None:
-        raise ValueError("expected validation rows for early stopping, found patience without them")
+    _check_rows(train, valid, sample_weight, patience)
 
     def arguments() -> dict[str, Any]:
         return {**settings, **_digests(circuit, train, valid, sample_weight, valid_weight)}
@@ -217,6 +214,15 @@ def _check_idle(settings: dict[str, Any], optimizer: str) -> None:
     for name, idle in IDLE[optimizer].items():
         if (value := settings.pop(name, idle)) != idle:
             raise ValueError(f"expected no {name} with optimizer {optimizer!r}, found {value}")
+
+
+def _check_rows(
+    train: Rows | Stream, valid: Rows | None, sample_weight: ArrayLike | None, patience: int | None
+) -> None:
+    if isinstance(train, Stream) and sample_weight is not None:
+        raise ValueError("expected rows that count alike in a stream, found weights of them")
+    if patience is not None and valid is None:
+        raise ValueError("expected validation rows for early stopping, found patience without them")
 
 
 def _conditional(circuit: Circuit, weight: float, target: int | None) -> Conditional | None:

@@ -85,7 +85,7 @@ class Gaussian(LeafFamily):
             region, row, member = (rounding > RELATIVE_ERROR * total.abs()).nonzero(as_tuple=True)
         if not len(region):
             return total
-        mean, variance = mean.mT[region, member], variance.mT[region, member]  # (cancelled, V)
+        mean, variance = mean.mT[region, member], variance.mT[region, member]  # (canceled, V)
         exact = -0.5 * ((x[region, row] - mean).square() / variance + variance.log() + log(2 * pi))
         return total.index_put((region, row, member), exact.where(known[region, row], 0).sum(-1))
 

@@ -77,6 +77,8 @@ class Leaves(nn.Module):
             return x if missing is None else x.without(as_tensor(missing, "missing").to(x.missing.device))
         values = as_tensor(x, "x").to(self.raw[0].device)
         values = values.byte() if values.dtype == torch.bool else values
+        if torch._C._functorch.is_batchedtensor(values):
+            raise ValueError("rows cannot be checked inside torch.func.vmap: give them all in one batch")
         if values.ndim != 2 or values.shape[1] != len(self.families):
             raise ValueError(f"expected x of shape (batch, {len(self.families)}), found {tuple(values.shape)}")
         holes = values.isnan() | self._mask(missing, values)

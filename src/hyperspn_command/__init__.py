@@ -1,0 +1,27 @@
+"""The command ``hyperspn``: Ctrl-C ends it in one line even while torch is being imported, which takes seconds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from typing import Any
+
+
+def start() -> None:
+    """Runs the command line as a process."""
+    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_usual:
+        signal.signal(signal.SIGINT, _end)
+    from hyperspn.cli import keep_pandas_out, main
+
+    keep_pandas_out()
+    if is_usual:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    main()
+
+
+def _end(*_: Any) -> None:
+    print("hyperspn: interrupted", file=sys.stderr, flush=True)
+    os._exit(130)
