@@ -49,7 +49,17 @@ app = typer.Typer()
 READING = ("valid", "test", "weight", "missing_values")
 TRAINING = (
     *("layer_size", "replicas", "embedding_dim", "features", "hidden", "steps", "batch_size", "evaluate_every"),
-    *("patience", "optimizer", "learning_rate", "weight_decay", "annealing", "step_size", "pseudocount", "dropout"),
+    *(
+        "patience",
+        "optimizer",
+        "learning_rate",
+        "weight_decay",
+        "annealing",
+        "averaging",
+        "step_size",
+        "pseudocount",
+        "dropout",
+    ),
     *("softening", "seed", "model", "recipe", "quality", "minutes", "ensemble"),
 )
 
@@ -127,6 +137,9 @@ def train(
     ] = None,
     annealing: Annotated[
         bool | None, typer.Option(help="Of Adam: whether the learning rate falls to 0.", rich_help_panel=EXPERT)
+    ] = None,
+    averaging: Annotated[
+        float | None, typer.Option(help="Of Adam: try averages of parameters too, like 0.999.", rich_help_panel=EXPERT)
     ] = None,
     step_size: Annotated[
         float | None,
