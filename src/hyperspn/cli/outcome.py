@@ -89,6 +89,6 @@ def show(report: dict[str, Any]) -> None:
     print_table((UNIT, valid, "test"), [*lines, [label, report["valid"], report["test"]]], plain=True)
     if "members" in report:
         left_out = report["left_out_members"]
-        ending = f"; {counted(left_out, 'member')} below 1 % left out" if left_out else ""
+        ending = f"; {counted(left_out, 'member')} with hardly any weight left out" if left_out else ""
         print(f"weights are learned from the other half of the validation rows{ending}")
     print(f"{report['seconds']:,} seconds. Try next:\n")

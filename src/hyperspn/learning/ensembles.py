@@ -27,7 +27,7 @@ from .recipes import Recipe
 from .search import Judge, Trained, leaders, steps_of
 
 LEADERS = 2
-NEGLIGIBLE = 0.01
+NEGLIGIBLE = 0.1  # of an equal share
 ITERATIONS, CHANGE = 1000, 1e-7
 
 
@@ -84,20 +84,11 @@ def fit_ensemble(
     whole("the number of members", members)
     if place and (place / CHECKPOINT).exists():
         raise ValueError(f"there is another run in {place}: choose another folder")
-    options |= {"seed": seed}
-    found = leaders(
-        recipes,
-        train,
-        valid,
-        leaves,
-        judge=judge,
-        minutes=minutes,
-        folder=place / "search" if place else None,
-        progress=progress,
-        notes={"seed": seed},
-        **options,
-    )[: min(LEADERS, members)]
-    left = None if minutes is None else minutes - (monotonic() - start) / 60
+    options |= {"seed": seed, "progress": progress}
+    place_of_search = place / "search" if place else None
+    judging: dict[str, Any] = {"judge": judge, "minutes": minutes, "notes": {"seed": seed}}
+    every = leaders(recipes, train, valid, leaves, folder=place_of_search, **judging, **options)
+    found = every[: min(LEADERS, members)]
     others = train_members(
         {trained.name: recipes[trained.name] for trained in found},
         train,
@@ -106,9 +97,8 @@ def fit_ensemble(
         members=members,
         first=len(found),
         parts=[trained.part for trained in found],
-        minutes=left,
+        minutes=None if minutes is None else minutes - (monotonic() - start) / 60,
         folder=place / "members" if place else None,
-        progress=progress,
         **options,
     )
     mixture = mix([*found, *others], valid, options.get("valid_weight"), seed)
@@ -165,7 +155,10 @@ def train_members(
 def mix(
     trained: Sequence[Trained], valid: np.ndarray | None, valid_weight: ArrayLike | None = None, seed: int = 0
 ) -> Mixture:
-    """A mixture of trained circuits with weights from one half of the validation rows; those below 1 % are left out."""
+    """A mixture of trained circuits with weights from one half of the validation rows.
+
+    Circuits that weigh less than a tenth of an equal share are left out.
+    """
     circuits = [one.circuit for one in trained]
     weights = torch.full((len(circuits),), 1 / len(circuits), dtype=torch.float64)
     if valid is not None and len(valid) > 1:
@@ -174,7 +167,7 @@ def mix(
         with torch.no_grad():
             log_p = torch.stack([circuit.log_prob(valid[rows]).double() for circuit in circuits], 1)
         weights = mixture_weights(log_p, importance)
-        kept = [c for c, weight in enumerate(weights.tolist()) if weight >= NEGLIGIBLE]
+        kept = [c for c, weight in enumerate(weights.tolist()) if weight >= NEGLIGIBLE / len(circuits)]
         circuits, weights = [circuits[c] for c in kept], mixture_weights(log_p[:, kept], importance)
     mixture = Mixture(circuits, weights.float())
     mixture.notes = {"recipe": f"ensemble of {len(circuits)}", "trained": len(trained)}
