@@ -33,6 +33,8 @@ VARIANTS: dict[str, tuple[Changes, Changes]] = {
     "softening 0.002": ({}, {"softening": 0.002}),
     "dropout 0.02": ({}, {"dropout": 0.02}),
     "twice the steps": ({}, {"steps": 2.0}),
+    "averaging 0.99": ({}, {"averaging": 0.99}),
+    "averaging 0.999, constant learning rate": ({}, {"averaging": 0.999, "annealing": False}),
 }
 """Changes of the recipe and of its schedule; those of `steps` are factors."""
 

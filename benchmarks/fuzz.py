@@ -44,6 +44,7 @@ from hyperspn.learning import EM, fit
 from hyperspn.leaves import Numeric
 from hyperspn.structures import binary_trees, poon_domingos
 
+OLD_MIXTURE = Path(__file__).parents[1] / "tests" / "files" / "0.1.0" / "mixture"
 SECONDS, KILOBYTES = 60, 2_000_000
 MOST_WORLDS = 4096
 RUN = {"steps": 6, "evaluate_every": 2, "batch_size": 10, "progress": False}
@@ -96,7 +97,9 @@ def write_originals(folder: Path) -> list[Path]:
         (folder / name).mkdir()
         circuit.save(folder / name / "model")
     for name, mixture in mixtures().items():
+        (folder / name).mkdir()
         mixture.save(folder / name)
+    shutil.copytree(OLD_MIXTURE, folder / "old")
     for optimizer in ("adam", "em"):
         with patch("torch.save", stop_late), suppress(KeyboardInterrupt):
             resume(folder / optimizer)

@@ -29,7 +29,7 @@ def directions(weights: HyperWeights) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dataset", choices=SCHEDULES)
-    parser.add_argument("--setting", default="hyperspn_h10", choices=METHODS["hyperspn"])
+    parser.add_argument("--setting", default="hyperspn_h10", choices=METHODS["hyperspn"] + METHODS["hyperspn_careful"])
     parser.add_argument("--seeds", type=int, default=8)
     options = parser.parse_args()
     torch.set_num_threads(1)

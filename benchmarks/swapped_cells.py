@@ -37,8 +37,8 @@ def measure(name: str, steps: int, rows: int) -> dict[str, float]:
     splits = load_splits(name, seed=0)
     with tempfile.TemporaryDirectory() as folder:
         sizes = {"layer_size": 8, "replicas": 16, "steps": steps}
-        trained = fit_splits(splits, recipe="factored", seed=0, folder=Path(folder), progress=False, **sizes)
-    model = TableModel(trained.circuit, splits.schema)
+        circuit, _ = fit_splits(splits, recipe="factored", seed=0, folder=Path(folder), progress=False, **sizes)
+    model = TableModel(circuit, splits.schema)
     x = splits.test[np.random.default_rng(1).permutation(len(splits.test))]
     swapped, where = swap(x[:rows], x[rows:])
     answer = model.surprisal(splits.schema.decode(swapped))

@@ -29,7 +29,7 @@ def tiny(monkeypatch):
 
 
 def test_runs_become_records_and_a_row(tiny, records, capsys):
-    report = reproduce("beyond", records.folder, datasets=[HAND_CRAFTED], jobs=1)
+    report = reproduce("beyond", records.folder, datasets=[HAND_CRAFTED], seeds=1, jobs=1)
     for run in runs([HAND_CRAFTED], seeds=1):
         record = records[run]
         assert record["curve"]["steps"] == [0, 2, 4]
@@ -41,7 +41,13 @@ def test_runs_become_records_and_a_row(tiny, records, capsys):
     assert row["unlimited"] in [records[run]["test"] for run in runs([HAND_CRAFTED], seeds=1)]
     assert row["random"] is None
     stamps = {path: path.stat().st_mtime_ns for path in records.folder.rglob("*.json")}
-    assert reproduce("beyond", records.folder, datasets=[HAND_CRAFTED], jobs=1).rows == [row]
+    ensemble = records[BeyondRun(HAND_CRAFTED, beyond.ENSEMBLE, 0)]
+    assert row["ensemble"] == ensemble["test"]
+    assert 1 <= len(ensemble["members"]) <= beyond.MEMBERS
+    assert sum(member["weight"] for member in ensemble["members"]) == pytest.approx(1, abs=1e-5)
+    best = sorted(runs([HAND_CRAFTED], seeds=1), key=lambda run: -records[run]["valid"])[: beyond.LEADERS]
+    assert ensemble["options"]["recipes"] == [run.setting for run in best]
+    assert reproduce("beyond", records.folder, datasets=[HAND_CRAFTED], seeds=1, jobs=1).rows == [row]
     assert {path: path.stat().st_mtime_ns for path in records.folder.rglob("*.json")} == stamps
 
 
@@ -73,3 +79,30 @@ def test_nothing_small_enough_is_no_value(records):
     (row,) = comparison(records, ["nltcs"])
     assert row["best"] is row["half"] is row["half_params"] is None
     assert row["unlimited"] == -1.0
+
+
+def test_each_seed_chooses_its_own_recipe(records):
+    for run in runs(["nltcs"], seeds=3):
+        put(records, run, 5000, -9.0, -9.0)
+    tests = {("learned", 0): -6.0, ("chow_liu", 1): -6.2, ("learned", 2): -6.4}
+    for (setting, seed), test in tests.items():
+        put(records, BeyondRun("nltcs", setting, seed), 6000 + seed, -6.0, test)
+    put(records, BeyondRun("nltcs", beyond.ENSEMBLE, 0), 50_000, -5.9, -5.8)
+    (row,) = comparison(records, ["nltcs"])
+    assert (row["best"], row["best_std"]) == (pytest.approx(-6.2), pytest.approx(0.2))
+    assert (row["best_params"], row["best_setting"]) == (6002, "learned, chow_liu")
+    assert (row["ensemble"], row["ensemble_std"], row["seeds"]) == (-5.8, None, 3)
+    shown = ARTIFACTS["beyond"].report(records, ["nltcs"]).markdown()
+    assert "-6.20 ± 0.20" in shown
+    assert "| -5.80 | 50,000 |" in shown
+
+
+def test_ensembles_come_after_the_recipes(records):
+    artifact = ARTIFACTS["beyond"]
+    assert {run.setting for run in artifact.missing_runs(records, ["nltcs"], 1)} == set(beyond.BEYOND_RECIPES)
+    assert [run.setting for run in artifact.later_runs(records, ["nltcs"], 1)] == [beyond.ENSEMBLE]
+    for run in runs(["nltcs"], seeds=1):
+        put(records, run, 5000, -9.0, -9.0)
+    assert artifact.missing_runs(records, ["nltcs"], 1) == [BeyondRun("nltcs", beyond.ENSEMBLE, 0)]
+    assert artifact.later_runs(records, ["nltcs"], 1) == []
+    assert BeyondRun("nltcs", beyond.ENSEMBLE, 0).core_seconds > 0

@@ -284,7 +284,7 @@ def test_densities_of_standardized_columns_in_the_units_of_the_table():
 
 def test_from_a_table_to_a_circuit_and_back(shop):
     schema = recognize(shop, missing_as_data=["stock"])
-    circuit = SPN(len(schema.columns), leaves=leaf_families(schema), replicas=2)
+    circuit = SPN(len(schema.columns), leaves=leaf_families(schema, 8), replicas=2)
     x = torch.from_numpy(schema.encode(shop))
     assert circuit.log_prob(x).isfinite().all()
     assert len(schema.decode(circuit.sample(7).numpy())) == 7

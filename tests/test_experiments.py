@@ -18,12 +18,24 @@ import torch
 
 from hyperspn import datasets
 from hyperspn.experiments import ARTIFACTS, Artifact, Records, Run, parzen, reproduce, runs, workers
-from hyperspn.experiments.beyond import BEYOND_RECIPES, BeyondRun
+from hyperspn.experiments.beyond import BEYOND_RECIPES, ENSEMBLE, BeyondRun
 from hyperspn.experiments.published import PUBLISHED_BENCHMARKS, PUBLISHED_HAND_CRAFTED
 from hyperspn.experiments.reports import Report, ReportColumn
 from hyperspn.experiments.reproduce import write_report
-from hyperspn.experiments.settings import AMAZON, HAND_CRAFTED, METHODS, SCHEDULES, SETTINGS, TWENTY, Schedule
-from hyperspn.experiments.svhn import CLUSTER_SETTINGS, ClusterRun
+from hyperspn.experiments.settings import (
+    AMAZON,
+    HAND_CRAFTED,
+    METHODS,
+    PLATEAUS,
+    PUBLISHED_METHODS,
+    SCHEDULES,
+    SETTINGS,
+    STARTS,
+    TWENTY,
+    Schedule,
+    Setting,
+)
+from hyperspn.experiments.svhn import CLUSTER_SETTINGS, AnnealedRun, ClusterRun
 from hyperspn.experiments.tables import CHOSEN_BY, METRICS, TABLES, TableRun
 from hyperspn.experiments.workers import source_state, train_all
 from hyperspn.learning import fit
@@ -290,7 +302,7 @@ def test_a_table_is_trained_once_and_never_again(tiny, records, monkeypatch, cap
     assert [row["seeds"] for row in report.rows] == [2, 2, 2]
     assert len(list(records.folder.glob("*/*.json"))) == 9 + 3
     announced = capsys.readouterr().err.splitlines()
-    assert announced[0].startswith("table3: 9 runs to train, then 3 with other seeds, on 1 core: about a minute")
+    assert announced[0].startswith("table3: 9 runs to train, then 3 that depend on these, on 1 core: about a minute")
     assert announced[1].startswith("1/9 hand-crafted spn_wd_1e-3 seed 0: test -")
     assert announced[10].startswith("table3: 3 runs to train, on 1 core: ")
     assert len(announced) == 1 + 9 + 1 + 3
@@ -457,6 +469,55 @@ def test_table_3(records):
     assert (hyper["model"], hyper["log_likelihood"], hyper["log_likelihood_std"]) == ("HyperSPN", -166.5, None)
 
 
+def test_table_3_on_further_draws(tiny, records, capsys):
+    report = reproduce("table3-draws", records.folder, seeds=2, jobs=1)
+    assert [(row["method"], row["draws"]) for row in report.rows] == [(m, 2) for m in PUBLISHED_HAND_CRAFTED]
+    for row in report.rows:
+        chosen = [
+            max(
+                (records[runs.DrawRun(HAND_CRAFTED, s, draw)] for s in METHODS[row["method"]]), key=lambda r: r["valid"]
+            )
+            for draw in (1, 2)
+        ]
+        assert row["log_likelihood"] == pytest.approx(fmean(record["test"] for record in chosen))
+        assert row["lowest"] == min(record["test"] for record in chosen)
+    data = datasets.load_dataset(HAND_CRAFTED, seed=2)
+    setting = SETTINGS["spn_wd_1e-3"]
+    options = {**SCHEDULES[HAND_CRAFTED]._asdict(), "weight_decay": setting.weight_decay, "seed": 2}
+    history = fit(setting.build(256, 2), data.train, data.valid, **options, progress=False)
+    record = records[runs.DrawRun(HAND_CRAFTED, "spn_wd_1e-3", 2)]
+    assert record["valid"] == pytest.approx(history.best_valid, rel=1e-6)
+    assert (records.folder / "table3-draws.md").is_file()
+    assert not list(records.folder.glob("hand-crafted/*.json"))
+
+
+def test_the_plain_start_comes_first_and_is_that_of_all_old_records():
+    """Twenty steps of a record that was made before there was another start."""
+    assert STARTS[0] == Setting().start == "plain"
+    record = COMMITTED[Run(HAND_CRAFTED, "hyperspn_h5", 0)]
+    data, options = datasets.load_dataset(HAND_CRAFTED), record["schedule"] | {"steps": 20}
+    circuit = SETTINGS["hyperspn_h5"].build(256, seed=0)
+    history = fit(circuit, data.train, data.valid, **options, seed=0, progress=False)
+    for part in ("train", "valid"):
+        assert getattr(history, part) == pytest.approx(record["curve"][part][:3], rel=1e-5)
+
+
+def test_the_careful_start_has_records_of_its_own(records):
+    artifact = ARTIFACTS["careful"]
+    assert artifact.default_datasets(None) == PLATEAUS
+    put_all(records, "amzn_furniture")
+    missing = artifact.missing_runs(records, ["amzn_furniture"], seeds=3)
+    assert [run.setting for run in missing] == list(METHODS["hyperspn_careful"])
+    for run in missing:
+        assert "start" not in SETTINGS[run.setting.replace("careful_", "")].options
+        assert SETTINGS[run.setting].options["start"] == "careful"
+        assert SETTINGS[run.setting].build(4, 0).weights.start == "careful"
+        put(records, run, test=-4.3)
+    (row,) = artifact.report(records, ["amzn_furniture"]).rows
+    assert (row["hyperspn"], row["hyperspn_careful"]) == (pytest.approx(-6.012), -4.3)
+    assert (row["hyperspn_published"], row["hyperspn_careful_seeds"]) == (-4.32, 1)
+
+
 def test_table_4_needs_no_records(tmp_path):
     rows = reproduce("table4", tmp_path / "new").rows
     assert rows[1] == {"option": "weight decay w", "weight_decay": "1e-3, 1e-4, 1e-5", "hyperspn": "none"}
@@ -519,7 +580,7 @@ def test_published_values_are_those_of_the_paper():
         assert fmean(published[key] for published in PUBLISHED_BENCHMARKS.values()) == pytest.approx(
             average, abs=0.00051
         )
-    hand_crafted = [PUBLISHED_HAND_CRAFTED[method]["log_likelihood"] for method in METHODS]
+    hand_crafted = [PUBLISHED_HAND_CRAFTED[method]["log_likelihood"] for method in PUBLISHED_METHODS]
     assert hand_crafted == [-166.90, -166.32, -167.00]
 
 
@@ -534,10 +595,11 @@ def committed():
 needs_records = pytest.mark.skipif(not committed(), reason="there are no records")
 
 
-def run_of(record):
+def run_of(record, path):
     """The run that a record belongs to, with a data set and a setting that are known."""
     if "cluster" in record:
-        run = ClusterRun(*(record[name] for name in ClusterRun._fields))
+        kind = AnnealedRun if path.parent.name == "annealed" else ClusterRun
+        run = kind(*(record[name] for name in ClusterRun._fields))
         assert run.clusters == CLUSTER_SETTINGS[run.dataset].clusters
         assert run.cluster in range(run.clusters)
         assert run.method in METHODS
@@ -545,14 +607,22 @@ def run_of(record):
         run = TableRun(*(record[name] for name in TableRun._fields))
         assert run.dataset in TABLES
         assert run.chosen_by in CHOSEN_BY
-    elif record["setting"] in BEYOND_RECIPES:
+    elif record["setting"] in (*BEYOND_RECIPES, ENSEMBLE):
         run = BeyondRun(record["dataset"], record["setting"], record["seed"])
         assert run.dataset in datasets.BENCHMARKS
     else:
-        run = Run(record["dataset"], record["setting"], record["seed"])
+        kind = runs.DrawRun if path.parent.name == "draws" else Run
+        run = kind(record["dataset"], record["setting"], record["seed"])
         assert run.setting in SETTINGS
         assert run.dataset in SCHEDULES
     return run
+
+
+def fields_of(run):
+    if isinstance(run, TableRun):
+        return TABLE_FIELDS
+    curve = {"steps", "best_step", "train", "curve", "schedule"}
+    return FIELDS - curve | {"members"} if run.setting == ENSEMBLE else FIELDS
 
 
 def numbers_in(value):
@@ -569,9 +639,9 @@ def test_every_committed_record_belongs_to_a_run_and_is_complete():
     assert len(paths) >= 662
     for path in paths:
         record = json.loads(path.read_text())
-        run = run_of(record)
+        run = run_of(record, path)
         assert path == COMMITTED.folder / run.path
-        assert record.keys() >= (TABLE_FIELDS if isinstance(run, TableRun) else FIELDS), path
+        assert record.keys() >= fields_of(run), path
         assert np.isfinite(numbers_in(record)).all(), path
         if curve := record.get("curve"):
             assert len(curve["steps"]) == len(curve["train"]) == len(curve["valid"]), path
@@ -592,7 +662,7 @@ def test_committed_records_are_complete_and_consistent():
             h = setting.hidden[1]
             parameters = 2 * n * 5 * r + (5 + 1) * 20 + (20 + 1) * h + (h + 1) * k**2 + r
         assert record["parameters"] == parameters, run
-        assert record["options"] == json.loads(json.dumps(setting._asdict())), run
+        assert record["options"] == json.loads(json.dumps(setting.options)), run
         assert record["schedule"] == schedule._asdict(), run
         curve = record["curve"]
         best = int(np.argmax(curve["valid"]))

@@ -99,13 +99,17 @@ def test_quantiles_are_the_inverse_of_masses():
         z = BANK.quantile(low, low + width, share, every)
         likely = mass > 1e-9
         assert ((z >= low) & (z <= low + width)).all()
-        np.testing.assert_allclose((BANK.mass(low, z, every) / np.where(likely, mass, 1))[likely], share[likely], atol=1e-6)
+        np.testing.assert_allclose(
+            (BANK.mass(low, z, every) / np.where(likely, mass, 1))[likely], share[likely], atol=1e-6
+        )
 
 
 def test_a_bell_has_its_mean_and_width_and_share():
     grid = torch.from_numpy(Hats(96).places)
     mean, std = torch.tensor([[-1.0, 0.4, 2.0]]).double(), torch.tensor([[0.2, 0.7, 0.3]]).double()
-    numbers = torch.stack([*bell_numbers(mean, std, float(grid[1] - grid[0])), torch.full((1, 3), -0.5), torch.zeros(1, 3)], -1)
+    numbers = torch.stack(
+        [*bell_numbers(mean, std, float(grid[1] - grid[0])), torch.full((1, 3), -0.5), torch.zeros(1, 3)], -1
+    )
     weights = bell_logits(numbers.double(), grid).softmax(-1)  # (1, 3, 97)
     hats = weights[..., :96] / weights[..., :96].sum(-1, keepdim=True)
     torch.testing.assert_close((hats * grid).sum(-1), mean, atol=1e-6, rtol=0)
@@ -204,7 +208,12 @@ def test_learning_finds_what_numbers_depend_on():
     random = np.random.default_rng(0)
     x = random.standard_normal((800, 1)) + 0.2 * random.standard_normal((800, 2))
     leaves = [Numeric(Scale.fit(column)) for column in x.T]
-    circuit = SPN(2, 12, leaves=leaves, structure=chow_liu(np.stack([f.scale.bins(c) for f, c in zip(leaves, x.T, strict=True)], 1)))
+    circuit = SPN(
+        2,
+        12,
+        leaves=leaves,
+        structure=chow_liu(np.stack([f.scale.bins(c) for f, c in zip(leaves, x.T, strict=True)], 1)),
+    )
     em = EM(circuit, pseudocount=0.1)
     values = [float(em.step(torch.from_numpy(x)).mean()) for _ in range(30)]
     correlated = -0.5 * np.log((2 * np.pi * np.e) ** 2 * (1.04**2 - 1))

@@ -326,9 +326,65 @@ def test_save_and_load(mixture, tmp_path):
     plain.save(tmp_path / "plain")
     assert Mixture.load(tmp_path / "plain").centers is None
     torch.testing.assert_close(Mixture.load(tmp_path / "plain").log_prob(x), plain.log_prob(x), rtol=1e-12, atol=0)
-    (tmp_path / "mixture" / "mixture.safetensors").write_bytes(b"nothing")
+    (tmp_path / "mixture").write_bytes(b"nothing")
     with pytest.raises(ValueError, match="damaged or foreign"):
         Mixture.load(tmp_path / "mixture")
+
+
+def test_one_file_holds_a_mixture_with_its_notes(discrete, tmp_path):
+    mixture, worlds, _ = discrete
+    mixture.notes = {"names": ["a", "b"]}
+    mixture.save(tmp_path / "one.safetensors")
+    again = hyperspn.load(tmp_path / "one.safetensors")
+    assert isinstance(again, Mixture)
+    assert again.notes == mixture.notes
+    assert [type(part.weights) for part in again.components] == [type(part.weights) for part in mixture.components]
+    torch.testing.assert_close(again.log_prob(worlds), mixture.log_prob(worlds), rtol=1e-12, atol=0)
+    SPN(4).save(tmp_path / "circuit.safetensors")
+    with pytest.raises(ValueError, match="expected a mixture, found a single circuit"):
+        Mixture.load(tmp_path / "circuit.safetensors")
+
+
+def test_what_the_rest_of_a_row_says(discrete):
+    mixture, worlds, p = discrete
+    rows, missing, *_ = posteriors(discrete)
+    log_density, posterior = mixture.leave_one_out(rows, missing)
+    for row, holes, densities, leaf_posteriors in zip(rows, missing, log_density, posterior):
+        for variable, family in enumerate(mixture.components[0].leaves.families):
+            rest = holes.clone()
+            rest[variable] = True
+            p_rest = p[agreeing(worlds, row, rest)].sum()
+            expected = p[agreeing(worlds, row, holes)].sum() / p_rest
+            assert densities[variable].exp().item() == pytest.approx(expected.item(), rel=1e-9)
+            if isinstance(family, Categorical):
+                for code in range(family.categories):
+                    p_code = p[agreeing(worlds, row, rest) & (worlds[:, variable] == code)].sum() / p_rest
+                    assert leaf_posteriors[variable, code].item() == pytest.approx(p_code.item(), rel=1e-9, abs=1e-12)
+
+
+def test_hidden_states_are_those_of_the_components(discrete):
+    mixture, worlds, _ = discrete
+    rows = worlds[worlds[:, 0] == 1][:5]
+    states = mixture.root_states(rows)
+    torch.testing.assert_close(states.sum((1, 2)), torch.ones(5).double())
+    shares = mixture.joint_log_prob(rows).softmax(1)
+    first = 0
+    for c, circuit in enumerate(mixture.components):
+        own = circuit.root_states(rows) * shares[:, c, None, None]
+        torch.testing.assert_close(states[:, first : first + own.shape[1], : own.shape[2]], own)
+        first += own.shape[1]
+
+
+def test_joined_leaves_are_those_of_all_components(discrete):
+    mixture, *_ = discrete
+    for variable, family in enumerate(mixture.leaves.families):
+        own = [circuit.leaves.parameters_of(variable) for circuit in mixture.components]
+        single = mixture.components[0].leaves.families[variable]
+        if single.num_parameters:
+            assert family.width == 4 * single.width
+            torch.testing.assert_close(mixture.leaves.parameters_of(variable), torch.cat(own, 1))
+        else:
+            assert family == single
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

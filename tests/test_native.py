@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from worlds import ROWS, SHARED, WIDE_LEAVES, missing_patterns, sharpened
 
 from hyperspn import SPN, Binomial, Categorical, Gaussian, HyperSPN, RegionGraph
-from hyperspn.engines import LayeredEngine, NativeEngine, native
+from hyperspn.engines import LayeredEngine, NativeEngine
 from hyperspn.engines.trees import Trees
 from hyperspn.kernel import array, kernel, rounded_subnormals
 from hyperspn.structures import binary_trees, chow_liu

@@ -133,6 +133,20 @@ def test_figure_6_is_trained_once_and_never_again(data_dir, records, monkeypatch
     assert json.loads(printed.stdout)["summary"] == reproduce("figure6", records.folder, train=False).summary
 
 
+def test_annealed_runs_have_records_of_their_own(data_dir, records, monkeypatch, capsys):
+    report = reproduce("figure6-annealed", records.folder, seeds=2, jobs=1, data_dir=data_dir)
+    assert {row["dataset"] for row in report.rows} == {"svhn5000"}
+    assert [row["hyperspn_seeds"] for row in report.rows] == [2, 2]
+    paths = sorted(path.relative_to(records.folder).as_posix() for path in records.folder.rglob("*.json"))
+    assert len(paths) == 8
+    assert paths[0] == "svhn5000/2-clusters/annealed/hyperspn-cluster0-seed0.json"
+    for path in paths:
+        assert json.loads((records.folder / path).read_text())["schedule"]["annealing"]
+    assert reproduce("figure6", records.folder, train=False).rows == []
+    assert (records.folder / "figure6-annealed.svg").is_file()
+    assert "annealed" in capsys.readouterr().err
+
+
 def test_all_of_svhn_is_the_default_where_it_is_at_hand(data_dir, tmp_path):
     artifact = ARTIFACTS["figure6"]
     assert artifact.default_datasets(None) == artifact.default_datasets(data_dir) == ("svhn5000", "mnist")

@@ -6,8 +6,9 @@ import torch
 
 from rich.progress import Progress
 
-from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, HyperSPN, RegionGraph
+from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, HyperSPN, RegionGraph, datasets
 from hyperspn.learning import History, fit
+from hyperspn.learning.checkpoint import Folder
 from hyperspn.learning.steps import EVALUATED_ROWS, annealing_factor, batch_rows
 from hyperspn.leaves import Leaves
 from hyperspn.structures import poon_domingos
@@ -335,3 +336,61 @@ def test_annealing_is_adam_with_those_rates():
         optimizer.step()
     for found, expected in zip(circuit.parameters(), other.parameters()):
         torch.testing.assert_close(found, expected)
+
+
+def test_an_average_of_the_parameters_is_kept_where_it_is_better(tmp_path):
+    """The same run by hand: the average of all parameters so far, then an exponential one."""
+    data, decay = datasets.digits(), 0.8
+    options = {"batch_size": 50, "seed": 1, "learning_rate": 0.3, "progress": False}
+    rows, valid = data.train[:300], data.valid
+    averages, values = None, []
+    for step in range(1, 13):  # the parameters after each step, from runs that end there
+        circuit = SPN(64, 2, 2)
+        fit(circuit, rows, steps=step, evaluate_every=step, **options)
+        own = {name: value.clone() for name, value in circuit.state_dict().items()}
+        if averages is None:
+            averages = {name: value.clone() for name, value in SPN(64, 2, 2).state_dict().items()}
+        remains = min(decay, step / (step + 1))
+        averages = {name: remains * averages[name] + (1 - remains) * own[name] for name in own}
+        both = []
+        for parameters in (own, averages):
+            circuit.load_state_dict(parameters)
+            both.append(circuit.log_prob(valid).mean().item())
+        values.append(both)
+    circuit = SPN(64, 2, 2)
+    history = fit(circuit, rows, valid, steps=12, evaluate_every=1, averaging=decay, **options)
+    assert history.valid[1:] == pytest.approx([max(both) for both in values], rel=1e-5)
+    assert any(averaged > own for own, averaged in values)
+    assert circuit.log_prob(valid).mean().item() == pytest.approx(history.best_valid, rel=1e-6)
+
+
+def test_a_run_with_an_average_resumes(tmp_path, monkeypatch):
+    data = datasets.digits()
+    options = {"steps": 30, "evaluate_every": 5, "averaging": 0.9, "seed": 1, "progress": False}
+    expected = fit(SPN(64, 2, 2), data.train, data.valid, folder=tmp_path / "whole", **options)
+    keep, calls = Folder.keep, []
+
+    def watched(*given):
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        calls.append(given)
+        keep(*given)
+
+    monkeypatch.setattr(Folder, "keep", watched)
+    with pytest.raises(KeyboardInterrupt):
+        fit(SPN(64, 2, 2), data.train, data.valid, folder=tmp_path / "parts", **options)
+    monkeypatch.setattr(Folder, "keep", keep)
+    history = fit(SPN(64, 2, 2), data.train, data.valid, folder=tmp_path / "parts", **options)
+    assert (history.train, history.valid) == (expected.train, expected.valid)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"averaging": 1.0}, "expected averaging between 0 and 1"),
+        ({"averaging": 0.9, "optimizer": "em"}, "expected no averaging with optimizer 'em'"),
+    ],
+)
+def test_averaging_that_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        fit(SPN(4, 2, 2), torch.zeros(10, 4), steps=1, progress=False, **options)

@@ -3,8 +3,8 @@ import torch
 
 from torch.func import functional_call
 
-from hyperspn import RegionGraph
-from hyperspn.structures import binary_trees
+from hyperspn import EiNet, HyperSPN, RegionGraph, load
+from hyperspn.structures import binary_trees, poon_domingos
 from hyperspn.weights.direct import DirectWeights
 from hyperspn.weights.factored import FactoredWeights
 from hyperspn.weights.hyper import HyperWeights
@@ -133,3 +133,40 @@ def test_normalized_weights_sum_to_one():
     log_weights = normalize(torch.tensor([[0.0, 300.0, -300.0]], dtype=torch.float64))
     assert log_weights.exp().sum() == 1
     assert log_weights[0].tolist() == [-300.0, 0.0, -600.0]
+
+
+@pytest.mark.parametrize("init", ["uniform", "normal"])
+@pytest.mark.parametrize("hidden", [(20, 5), (20, 10), (7,)])
+def test_a_careful_start_keeps_all_units_alive(hidden, init):
+    for seed in range(5):
+        x = HyperSPN(12, 3, 4, seed=seed, hidden=hidden, init=init, start="careful").weights
+        rows = x.embeddings
+        for layer in x.net:
+            inputs = layer(rows)
+            shares = (inputs > 0).float().mean(0)
+            assert ((shares > 0.2) & (shares < 0.8)).all()
+            torch.testing.assert_close(inputs.std(0, correction=0), torch.full_like(shares, 2.0))
+            rows = inputs.relu()
+
+
+def test_starts_are_saved_and_a_plain_one_is_not_mentioned(tmp_path):
+    plain, careful = HyperSPN(6, 2, 2), HyperSPN(6, 2, 2, start="careful")
+    assert plain.weights.config() == {"embedding_dim": 5, "hidden": [20, 20], "init": "uniform"}
+    assert plain.num_parameters == careful.num_parameters
+    torch.testing.assert_close(plain.weights.embeddings, careful.weights.embeddings)
+    careful.save(tmp_path / "careful.safetensors")
+    again = load(tmp_path / "careful.safetensors")
+    assert again.weights.start == "careful"
+    x = torch.randint(0, 2, (5, 6))
+    torch.testing.assert_close(again.log_prob(x), careful.log_prob(x))
+    with pytest.raises(ValueError, match="expected start 'plain' or 'careful', found 'bold'"):
+        HyperSPN(6, start="bold")
+    with pytest.raises(ValueError, match="expected no start beside weights='factored'"):
+        HyperSPN(6, weights="factored", start="careful")
+
+
+def test_an_einet_draws_only_the_weights_that_it_has(monkeypatch):
+    from hyperspn.circuits import models
+
+    monkeypatch.setattr(models, "DirectWeights", None)
+    assert EiNet(poon_domingos((2, 2), delta=1), 3, weights="hyper").weights.num_parameters

@@ -10,7 +10,7 @@ from . import renamed, structures, weights
 from .asking import TableModel, fit_table
 from .circuits import HCLT, RATSPN, SPN, Circuit, EiNet, HyperSPN, Mixture, load, queries
 from .data import datasets, images
-from .learning import EM, fit, fit_clusters, recipes, start_from_clusters
+from .learning import EM, fit, fit_clusters, fit_ensemble, recipes, start_from_clusters
 from .leaves import Binomial, Categorical, Evidence, Gaussian, Histogram, Numeric
 from .structures import RegionGraph
 
@@ -50,6 +50,7 @@ __all__ = [
     "datasets",
     "fit",
     "fit_clusters",
+    "fit_ensemble",
     "fit_table",
     "images",
     "leaves",

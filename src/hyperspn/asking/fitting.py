@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from ..data import Splits, recognize, split, table_of
-from ..learning.recipes import QUALITIES, candidates, leaf_families
-from ..learning.search import Trained, search
+from ..circuits import Circuit, Mixture
+from ..data import Schema, Splits, recognize, split, table_of
+from ..learning import History
+from ..learning.ensembles import fit_ensemble
+from ..learning.recipes import QUALITIES, candidates, hats_for, leaf_families
+from ..learning.search import search
 from .table_model import TableModel
 
 VALID_SHARE = 0.1
@@ -30,6 +33,7 @@ def fit_table(
     recipe: str = "auto",
     quality: str = "good",
     minutes: float | None = None,
+    ensemble: int | None = None,
     sample_weight: ArrayLike | None = None,
     validation_fraction: float = VALID_SHARE,
     seed: int = 0,
@@ -47,6 +51,7 @@ def fit_table(
         recipe: The name of a recipe, or "auto", which tries several (see `search`).
         quality: How much to try: "fast", "good" or "best" (see `QUALITIES`).
         minutes: After how long to return the best so far, which then depends on the speed of the machine.
+        ensemble: How many circuits to train and to join in one model (see `fit_ensemble`), in place of the best one alone.
         sample_weight: How much each row counts, (rows,).
         validation_fraction: That part, at least one row; with 0, or with a single row in all, the last step counts.
         seed: Determines everything that is random.
@@ -63,25 +68,42 @@ def fit_table(
         'color'
     """
     splits = _splits(frame, valid, names, sample_weight, validation_fraction, seed, options)
-    options |= {"model": model, "recipe": recipe, "quality": quality, "minutes": minutes}
-    trained = fit_splits(splits, seed=seed, folder=folder, progress=progress, **options)
+    options |= {"model": model, "recipe": recipe, "quality": quality, "minutes": minutes, "ensemble": ensemble}
+    circuit, history = fit_splits(splits, seed=seed, folder=folder, progress=progress, **options)
     template = frame if hasattr(frame, "columns") or hasattr(frame, "schema") else None
-    learned = TableModel(trained.circuit, splits.schema, template)
-    learned.history = trained.history
+    learned = TableModel(circuit, splits.schema, template)
+    learned.history = history
     return learned
 
 
-def fit_splits(splits: Splits, *, judge: Callable[[TableModel], float] | None = None, **options: Any) -> Trained:
-    """Searches for the best recipe on the rows of a table; its circuit's notes hold the schema and what is given.
+def fit_splits(
+    splits: Splits,
+    *,
+    judge: Callable[[TableModel], float] | None = None,
+    ensemble: int | None = None,
+    **options: Any,
+) -> tuple[Circuit | Mixture, History | None]:
+    """Searches for the best recipe on the rows of a table, or makes an ensemble of the best, which has no history.
 
-    Validation rows outside the bounds of a column, which no model can explain, do not count; where none are left, the
-    recipe "auto" is "learned". A judge tells how good a model is, in place of its likelihood of the validation rows.
+    The notes of the circuit, or of the mixture, hold the schema and what is given. Validation rows outside the bounds of a
+    column, which no model can explain, do not count; where none are left, the recipe "auto" is "learned". A judge tells how
+    good a model is, in place of its likelihood of the validation rows.
     """
-    schema = splits.schema
-    return search(
-        judge=None if judge is None else lambda circuit: judge(TableModel(deepcopy(circuit), schema)),
-        **_search_options(splits, **options),
-    )
+    schema, arguments = splits.schema, _search_options(splits, **options)
+    if judge is not None:
+        arguments["judge"] = lambda circuit: judge(TableModel(deepcopy(circuit), schema))
+    if ensemble is not None:
+        return fit_ensemble(members=ensemble, **arguments), None
+    trained = search(**arguments)
+    return trained.circuit, trained.history
+
+
+def possible_rows(schema: Schema, x: NDArray) -> NDArray[np.bool_]:
+    """Which encoded rows are within the bounds of all columns, (rows,); no model can explain others."""
+    possible = np.ones(len(x), bool)
+    for variable, column in enumerate(schema.columns):
+        possible &= ~column.impossible(x[:, variable])
+    return possible
 
 
 def _splits(
@@ -123,9 +145,7 @@ def _search_options(
 ) -> dict[str, Any]:
     """What to search with: recipes that suit the table, its rows, and options."""
     schema, sizes = splits.schema, {name: options.pop(name) for name in list(options) if name in SIZES}
-    possible = np.ones(len(splits.valid), bool)
-    for variable, column in enumerate(schema.columns):
-        possible &= ~column.impossible(splits.valid[:, variable])
+    possible = possible_rows(schema, splits.valid)
     if splits.weights is not None:
         options |= {"sample_weight": splits.weights[0], "valid_weight": splits.weights[1][possible]}
     if isinstance(options.get("target"), str):
@@ -133,7 +153,7 @@ def _search_options(
     if not possible.any():
         recipe = UNJUDGED if recipe == "auto" else recipe
         options |= {"patience": None, "valid_weight": None}
-    leaves = leaf_families(schema)
+    leaves = leaf_families(schema, hats_for(len(splits.train)))
     return {
         "recipes": candidates(model, recipe, quality, len(splits.train), leaves, **sizes),
         "train": splits.train,

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..circuits.queries import root_states
 from ..data import table_of
 from .reading import FloatArray, Model, known_of, possible, read
 
@@ -28,14 +27,14 @@ def similar(model: Model, row: Any, frame: Any, notes: list[str] | None = None) 
         notes: A list to which sentences about the tables are added.
     """
     if row is None or isinstance(row, str | Mapping):
-        one = root_states(model.circuit, read(model, known_of(model.schema, row)))
+        one = model.circuit.root_states(read(model, known_of(model.schema, row)))
     else:
-        one = root_states(model.circuit, possible(model.schema, model.schema.encode(table_of(row), notes=notes)))
+        one = model.circuit.root_states(possible(model.schema, model.schema.encode(table_of(row), notes=notes)))
     if len(one) != 1:
         raise ValueError(f"expected one row to compare others with, found {len(one)}")
     x = possible(model.schema, model.schema.encode(table_of(frame), notes=notes))
     parts = [
-        root_states(model.circuit, x[first : first + ROWS_AT_ONCE]).flatten(1) @ one.flatten()
+        model.circuit.root_states(x[first : first + ROWS_AT_ONCE]).flatten(1) @ one.flatten()
         for first in range(0, len(x), ROWS_AT_ONCE)
     ]
     return np.concatenate([np.zeros(0), *(part.double().numpy() for part in parts)])

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..checks import plural, whole
-from ..circuits.queries import leave_one_out
 from ..data import Column, table_of
 from .numbers import pieces, quantiles, unit_of
 from .reading import FloatArray, Model, width_of
@@ -193,7 +192,7 @@ class _Rows:
     def cells(self, rows: slice | NDArray[np.intp]) -> tuple[FloatArray, FloatArray, Tensor]:
         """Surprisal and rarity of the cells of some rows, (rows, variables), and the posteriors that are expected."""
         x, is_new, shares = self.x[rows], self.is_new[rows], self.log_shares[rows]
-        log_density, posterior = leave_one_out(self.model.circuit, x)
+        log_density, posterior = self.model.circuit.leave_one_out(x)
         log_p = log_density.double().numpy() + self._log_units(x)
         known = ~np.isnan(x)
         log_rarity = np.stack([self._log_rarity(v, log_p[:, v], posterior[:, v]) for v in range(x.shape[1])], 1)

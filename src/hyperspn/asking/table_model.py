@@ -7,12 +7,12 @@ import os
 from collections.abc import Sequence
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 
-from ..circuits import Circuit, load
+from ..circuits import Circuit, Mixture, load
 from ..data import Schema, like, table_of
 from ..learning import History
 from .distributions import LEVELS, distribution
@@ -37,18 +37,20 @@ class TableModel:
     Evidence is text like ``age=30..40, job=student|retired``, or a dictionary of events by column (see `data.events`).
 
     Arguments:
-        circuit: The circuit.
+        circuit: The circuit, or a mixture of circuits (see `fit_ensemble`).
         schema: The columns of the table, one for each variable.
         frame: A DataFrame whose kind and types answers should have; by default they are pyarrow tables.
 
     Attributes:
         num_rows: The number of rows of the table that the model was learned from, if it is known.
         recipe: The name of the recipe by which it was made, if it is known.
-        history: The course of its training, if `fit_table` has trained it.
+        history: The course of its training, if `fit_table` has trained it as a single circuit.
     """
 
-    def __init__(self, circuit: Circuit, schema: Schema, frame: Any = None) -> None:
-        self.circuit = circuit.requires_grad_(False).double()
+    circuit: Circuit  # or a mixture, which answers the same queries
+
+    def __init__(self, circuit: Circuit | Mixture, schema: Schema, frame: Any = None) -> None:
+        self.circuit = cast(Circuit, circuit.requires_grad_(False).double())
         self.schema = schema
         self.frame = frame
         self.num_rows: int | None = circuit.notes.get("rows")

@@ -75,6 +75,8 @@ class Circuit(nn.Module):
     log_prob = queries.log_prob
     conditional_log_prob = queries.conditional_log_prob
     marginals = queries.marginals
+    leave_one_out = queries.leave_one_out
+    root_states = queries.root_states
     moments = queries.moments
     sample = queries.sample
     sample_given = queries.sample_given
@@ -136,6 +138,14 @@ class Circuit(nn.Module):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes one safetensors file: learnable parameters, structure, and configuration in its header."""
+        arrays, config = self.contents()
+        write(
+            path,
+            tensors_to_bytes(arrays, {"format": FORMAT, "version": str(FORMAT_VERSION), "config": json.dumps(config)}),
+        )
+
+    def contents(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """What a file holds: arrays by name, and the configuration."""
         families = [{"name": type(family).__name__, **asdict(family)} for family in self.leaves.distinct]
         config = {
             "num_variables": self.num_variables,
@@ -150,10 +160,7 @@ class Circuit(nn.Module):
         arrays["leaves.family_of"] = self.leaves.family_of.numpy()
         arrays = {name: _compact(array) for name, array in arrays.items()}
         arrays |= {name: value.detach().cpu().numpy() for name, value in self.state_dict().items()}
-        write(
-            path,
-            tensors_to_bytes(arrays, {"format": FORMAT, "version": str(FORMAT_VERSION), "config": json.dumps(config)}),
-        )
+        return arrays, config
 
 
 def _reason(engine: LayeredEngine) -> str:

@@ -21,6 +21,7 @@ from ..leaves import Binomial, Categorical, Gaussian, Histogram, LeafFamily, Lea
 from ..structures import RegionGraph
 from ..weights import DirectWeights, FactoredWeights, HyperWeights, Sectors, WeightSource
 from .circuit import FORMAT, FORMAT_VERSION, Circuit
+from .mixtures import MIXTURE, MIXTURE_FORMAT, Mixture
 from .models import sectors_of
 
 Class = type[LeafFamily] | type[WeightSource]
@@ -35,65 +36,95 @@ CLASSES: tuple[Class, ...] = (
     HyperWeights,
     FactoredWeights,
 )
-MIXTURE = "mixture.safetensors"
 LARGEST_RATIO = 1000  # of sectors, or of a replica's weights where these are numbered, to the numbers in the file
 
 
-def load(path: str | os.PathLike[str], engine: str = "auto", classes: Sequence[Class] = ()) -> Circuit:
-    """Reads a circuit that `Circuit.save` wrote.
+def load(path: str | os.PathLike[str], engine: str = "auto", classes: Sequence[Class] = ()) -> Circuit | Mixture:
+    """Reads a circuit or a mixture that `save` wrote.
 
     Arguments:
         path: The file.
-        engine: How the circuit is evaluated (see `Circuit`).
-        classes: Leaf families and weight sources of your own that the circuit may be made of.
+        engine: How circuits are evaluated (see `Circuit`).
+        classes: Leaf families and weight sources of your own that circuits may be made of.
     """
     metadata, tensors = _read(path, "a model file")
-    if metadata.get("format") != FORMAT:
+    kind, version = metadata.get("format"), metadata.get("version", "")
+    if kind not in (FORMAT, MIXTURE_FORMAT):
         raise ValueError(f"expected a model file of {FORMAT}, found another kind of safetensors file at {path}")
-    version = metadata.get("version", "")
     if not version.isdecimal() or int(version) > FORMAT_VERSION:
         raise ValueError(f"expected format version {FORMAT_VERSION} or older, found {version!r} in {path}")
     known = {known.__name__: known for known in (*CLASSES, *classes)}
     try:
         config = json.loads(metadata["config"])
-        unknown = [part["name"] for part in (*config["leaves"], config["weights"]) if part["name"] not in known]
-        circuit = None if unknown else _rebuild(config, tensors, known, engine)
+        parts = [config] if kind == FORMAT else config["components"]
+        names = [entry["name"] for part in parts for entry in (*part["leaves"], part["weights"])]
+        unknown = [name for name in names if name not in known]
+        rebuild = _rebuild if kind == FORMAT else _rebuild_mixture
+        model = None if unknown else rebuild(config, tensors, known, engine)
     except Exception as error:
         raise ValueError(f"expected a complete model file, found an inconsistent one at {path} ({error})") from error
-    if circuit is None:
+    if model is None:
         raise ValueError(
             f"{path} is made with a class {unknown[0]!r} that is not one of hyperspn's: "
             "name it when you open the file, load(path, classes=[...])"
         )
-    return circuit
+    return model
 
 
-def load_mixture(
-    folder: str | os.PathLike[str], engine: str = "auto", classes: Sequence[Class] = ()
-) -> tuple[list[Circuit], Tensor, Tensor | None, float]:
-    """Reads what a mixture is made of: its components, their weights, and centers and the scale if it has any."""
-    path = Path(folder) / MIXTURE
-    if not path.is_file():
-        raise FileNotFoundError(f"expected the folder of a mixture, found no {MIXTURE} in {folder}")
-    tensors = _read(path, "a mixture")[1]
+def load_mixture(path: str | os.PathLike[str]) -> Mixture:
+    """Reads a mixture: a file, or a folder with one, which in version 0.1.0 had a file for each component beside it."""
+    file = Path(path) / MIXTURE if Path(path).is_dir() else Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(f"expected a mixture, found no mixture at {file}")
+    metadata, tensors = _read(file, "a mixture")
+    if metadata.get("format") is None and file.name == MIXTURE:
+        return _load_folder(file, tensors)
+    mixture = load(file)
+    if not isinstance(mixture, Mixture):
+        raise ValueError(f"expected a mixture, found a single circuit at {file}")  # noqa: TRY004
+    return mixture
+
+
+def _load_folder(file: Path, tensors: dict[str, Tensor]) -> Mixture:
+    """A mixture of version 0.1.0: one file for each component, and this one that joins them."""
     try:
-        weights, scale, centers = tensors["log_weights"].exp(), tensors["scale"].item(), tensors.get("centers")
-        is_sound = weights.ndim == 1 and abs(weights.sum().item() - 1) < 1e-3 and 0 < scale < torch.inf
-        dtypes = {tensor.dtype for tensor in tensors.values()}
-        if not is_sound or not dtypes <= {torch.float32, torch.float64}:
-            raise ValueError("weights or a scale that are none")
-        if centers is not None and not centers.isfinite().all():
-            raise ValueError("centers that are none")
+        weights, centers, scale = _joining(tensors)
     except Exception as error:
-        raise ValueError(f"expected a mixture, found a damaged or foreign file at {path} ({error})") from error
-    paths = [component_file(folder, component) for component in range(len(weights))]
+        raise ValueError(f"expected a mixture, found a damaged or foreign file at {file} ({error})") from error
+    paths = [file.with_name(f"component-{component:03d}.safetensors") for component in range(len(weights))]
     if absent := [path for path in paths if not path.is_file()]:
         raise ValueError(f"expected a mixture of {len(paths)} components, found no file at {absent[0]}")
-    return [load(path, engine, classes) for path in paths], weights, centers, scale
+    components = [circuit for circuit in map(load, paths) if isinstance(circuit, Circuit)]
+    return Mixture(components, weights, centers, scale)
 
 
-def component_file(folder: str | os.PathLike[str], component: int) -> Path:
-    return Path(folder) / f"component-{component:03d}.safetensors"
+def _rebuild_mixture(
+    config: dict[str, Any], tensors: dict[str, Tensor], known: dict[str, Class], engine: str
+) -> Mixture:
+    components = []
+    for c, part in enumerate(config["components"]):
+        prefix = f"components.{c}."
+        own = {name.removeprefix(prefix): tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
+        components.append(_rebuild(part, own, known, engine))
+    mixture = Mixture(components, *_joining(tensors))
+    mixture.notes = dict(config["notes"])
+    return mixture
+
+
+def _joining(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor | None, float]:
+    """What joins the components of a mixture: their weights, and centers and the scale if it has any."""
+    weights, scale, centers = (
+        tensors.pop("log_weights").exp(),
+        tensors.pop("scale").item(),
+        tensors.pop("centers", None),
+    )
+    is_sound = weights.ndim == 1 and abs(weights.sum().item() - 1) < 1e-3 and 0 < scale < torch.inf
+    numbers = [weights, *([] if centers is None else [centers])]
+    if tensors or not is_sound or not {tensor.dtype for tensor in numbers} <= {torch.float32, torch.float64}:
+        raise ValueError("weights or a scale that are none")
+    if centers is not None and not centers.isfinite().all():
+        raise ValueError("centers that are none")
+    return weights, centers, scale
 
 
 def _read(path: str | os.PathLike[str], what: str) -> tuple[dict[str, str], dict[str, Tensor]]:

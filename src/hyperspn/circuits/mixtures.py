@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from math import log
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,13 @@ from ..checks import whole
 from ..engines.layered import log_sum
 from ..files import tensors_to_bytes, write
 from ..leaves.evidence import Evidence, Rows
-from ..leaves.family import LeafFamily
+from ..leaves.joined import JoinedLeaves
 from ..leaves.leaves import Events
 from . import queries
-from .circuit import Circuit
-from .loading import MIXTURE, component_file, load_mixture
+from .circuit import FORMAT_VERSION, Circuit
+
+MIXTURE = "mixture.safetensors"
+MIXTURE_FORMAT = "hyperspn mixture"
 
 
 class Mixture(nn.Module):
@@ -43,6 +47,9 @@ class Mixture(nn.Module):
         weights: The probability of each component, (components,).
         centers: What each component counts from, (components, n), for continuous leaves; None for 0.
         scale: What differences from the center are divided by.
+
+    Attributes:
+        notes: Whatever should be saved with the mixture, as JSON can hold it.
 
     Example:
         >>> from hyperspn import SPN
@@ -65,6 +72,12 @@ class Mixture(nn.Module):
         self.register_buffer("log_weights", (weights / weights.sum()).log())
         self.register_buffer("centers", centers)
         self.scale = float(scale)
+        self.notes: dict[str, Any] = {}
+
+    @cached_property
+    def leaves(self) -> JoinedLeaves:
+        """The leaf distributions of all components, in the order of `marginals`."""
+        return JoinedLeaves([circuit.leaves for circuit in self.components])
 
     @property
     def num_variables(self) -> int:
@@ -98,21 +111,38 @@ class Mixture(nn.Module):
         """The posterior of every variable given what is known of its row: (batch, variables, l).
 
         For a categorical variable entry [b, v, j] is p(X_v = j | row b). Leaf distributions with parameters are
-        others in each component: first come those of the first component, then those of the next, and last the
-        distributions without parameters, which are the same in all components.
+        others in each component (see `JoinedLeaves`).
         """
         evidence = self.read(x, missing)
         joint = self._joint(evidence)
         parts = self._ask(lambda c, rows: self.components[c].marginals(rows), evidence, joint)
-        parts = parts * joint.softmax(1).T[..., None, None]  # (components, batch, variables, l)
-        posteriors = []
-        for family, variables, (raw, *_) in self._groups():
-            learned = raw.shape[1] if family.num_parameters else 0
-            part = parts[:, :, variables, : family.width]  # (components, batch, own, l)
-            different = part[..., :learned].permute(1, 2, 0, 3).flatten(2)  # (batch, own, components learned)
-            posteriors.append(torch.cat([different, part[..., learned:].sum(0)], -1))
-        width = max(posterior.shape[-1] for posterior in posteriors)
-        return self._in_order([functional.pad(posterior, (0, width - posterior.shape[-1])) for posterior in posteriors])
+        return self.leaves.posterior(parts * joint.softmax(1).T[..., None, None])  # (components, batch, variables, l)
+
+    @torch.no_grad()
+    def leave_one_out(self, x: Rows | Evidence, missing: Rows | None = None) -> tuple[Tensor, Tensor]:
+        """What the rest of a row says of each variable (see `queries.leave_one_out`).
+
+        p(x_v | rest) = sum_c P(c | rest) p_c(x_v | rest),   P(c | rest) ~ weights_c p_c(rest)
+        """
+        evidence = self.read(x, missing)
+        answers = [queries.rest_of_rows(part, self._local(c, evidence)) for c, part in enumerate(self.components)]
+        log_rest, log_density, posterior = (torch.stack(parts) for parts in zip(*answers, strict=True))
+        can_be = log_rest > -torch.inf  # (components, batch, variables)
+        log_shares = log_rest.where(can_be, -torch.inf) + self.log_weights[:, None, None]
+        log_shares = log_shares.log_softmax(0)
+        density = (log_shares + log_density).where(can_be, -torch.inf).logsumexp(0) - evidence.known * log(self.scale)
+        return density, self.leaves.posterior(log_shares.exp()[..., None] * posterior.where(can_be[..., None], 0))
+
+    @torch.no_grad()
+    def root_states(self, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
+        """P(c, r, s | row): component, root in it, and input of its sum: (batch, roots of all components, inputs)."""
+        evidence = self.read(x, missing)
+        joint = self._joint(evidence)
+        parts = self._answers(lambda c, rows: self.components[c].root_states(rows), evidence, joint)
+        inputs = max(part.shape[2] for part in parts)
+        shares = joint.softmax(1).T[..., None, None]  # (components, batch, 1, 1)
+        padded = [functional.pad(part, (0, inputs - part.shape[2])) for part in parts]
+        return torch.cat([part * share for part, share in zip(padded, shares, strict=True)], 1)
 
     @torch.no_grad()
     def moments(self, x: Rows | Evidence, missing: Rows | None = None) -> tuple[Tensor, Tensor]:
@@ -136,7 +166,7 @@ class Mixture(nn.Module):
         The guess is the most probable category, the mean of a continuous variable, the rounded mean of a count.
         """
         evidence = self.read(x, missing)
-        guess = self._guess(self.marginals(evidence)) if self.centers is None else self.moments(evidence)[0]
+        guess = self.leaves.guess(self.marginals(evidence)) if self.centers is None else self.moments(evidence)[0]
         return self._as_data(torch.where(evidence.known, evidence.values, guess))
 
     @torch.no_grad()
@@ -183,22 +213,24 @@ class Mixture(nn.Module):
         first = f"{self.components[0]!r}".replace("\n", "\n  ")
         return f"Mixture of {len(self.components)} circuits{around}\n  weights {weights}\n  the first: {first}"
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes a folder: one file for each component, and last the one that joins them."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / MIXTURE).unlink(missing_ok=True)
-        for c, circuit in enumerate(self.components):
-            circuit.save(component_file(folder, c))
-        tensors = {"log_weights": self.log_weights, "scale": torch.tensor(self.scale)}
-        if self.centers is not None:
-            tensors["centers"] = self.centers
-        arrays = {name: value.cpu().numpy() for name, value in tensors.items()}
-        write(Path(folder) / MIXTURE, tensors_to_bytes(arrays))
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes one safetensors file: all components and what joins them; in a folder that exists, ``mixture.safetensors``."""
+        contents = [circuit.contents() for circuit in self.components]
+        arrays = {
+            f"components.{c}.{name}": array for c, (part, _) in enumerate(contents) for name, array in part.items()
+        }
+        tensors = {"log_weights": self.log_weights, "scale": torch.tensor(self.scale), "centers": self.centers}
+        arrays |= {name: value.cpu().numpy() for name, value in tensors.items() if value is not None}
+        config = json.dumps({"components": [config for _, config in contents], "notes": self.notes})
+        header = {"format": MIXTURE_FORMAT, "version": str(FORMAT_VERSION), "config": config}
+        write(Path(path) / MIXTURE if Path(path).is_dir() else path, tensors_to_bytes(arrays, header))
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> Mixture:
-        """Reads a mixture that `save` wrote."""
-        return cls(*load_mixture(folder))
+    def load(cls, path: str | os.PathLike[str]) -> Mixture:
+        """Reads a mixture that `save` wrote: its file, or its folder, also that of version 0.1.0."""
+        from .loading import load_mixture
+
+        return load_mixture(path)
 
     def _joint(self, evidence: Evidence) -> Tensor:
         """log p(row, component), (batch, components), once every row is known to be possible."""
@@ -208,11 +240,15 @@ class Mixture(nn.Module):
 
     def _ask(self, question: Callable[[int, Evidence], Tensor], evidence: Evidence, joint: Tensor) -> Tensor:
         """What each component answers, (components, batch, ...), 0 for rows that it cannot explain."""
+        return torch.stack(self._answers(question, evidence, joint))
+
+    def _answers(self, question: Callable[[int, Evidence], Tensor], evidence: Evidence, joint: Tensor) -> list[Tensor]:
+        """The same where answers have their own shapes, (batch, ...)."""
         answers = []
         for c, is_possible in enumerate((joint > -torch.inf).T):
             answer = question(c, self._local(c, evidence[is_possible]))
             answers.append(answer.new_zeros(len(joint), *answer.shape[1:]).index_put((is_possible,), answer))
-        return torch.stack(answers)
+        return answers
 
     def _draw(self, scores: Tensor, draw: Callable[[int, Tensor], Tensor], generator: Generator | None) -> Tensor:
         """Chooses a component for each row by its scores, (rows, components), and lets it draw these rows."""
@@ -222,26 +258,6 @@ class Mixture(nn.Module):
         if self.centers is not None:
             draws = draws * self.scale + self.centers[chosen.long()]
         return self._as_data(draws)
-
-    def _guess(self, posterior: Tensor) -> Tensor:
-        """The best single value under each variable's `marginals`, (batch, variables)."""
-        guesses = []
-        for family, variables, parameters in self._groups():
-            extra = (len(parameters) - 1) * parameters[0].shape[1] if family.num_parameters else 0
-            members = torch.cat(parameters, 1) if family.num_parameters else parameters[0]
-            guesses.append(family.guess(members, posterior[:, variables, : family.width + extra]))
-        return self._in_order(guesses)
-
-    def _groups(self) -> Iterator[tuple[LeafFamily, Tensor, list[Tensor]]]:
-        """Each leaf family with its variables and their parameters in every component, (own, learned, parameters)."""
-        first = self.components[0].leaves
-        parameters = zip(*(circuit.leaves.raw for circuit in self.components), strict=True)
-        for family, variables, group in zip(first.groups, first.variables, parameters, strict=True):
-            yield family, variables.to(group[0].device), list(group)
-
-    def _in_order(self, columns: list[Tensor]) -> Tensor:
-        """Puts the columns of all families into the order of their variables."""
-        return torch.cat(columns, 1)[:, torch.cat(self.components[0].leaves.variables).argsort()]
 
     def _local(self, component: int, evidence: Evidence) -> Evidence:
         """The rows as a component sees them."""

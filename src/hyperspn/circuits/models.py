@@ -18,7 +18,7 @@ from ..structures import RegionGraph, binary_trees, chow_liu
 from ..structures.mutual_information import as_array
 from ..weights.direct import DirectWeights
 from ..weights.factored import FactoredWeights
-from ..weights.hyper import HyperWeights
+from ..weights.hyper import HyperWeights, Start
 from ..weights.sectors import Product, Sectors
 from ..weights.source import Init, WeightSource
 from .circuit import Circuit
@@ -27,7 +27,7 @@ LeafChoice = LeafFamily | Sequence[LeafFamily]
 
 REPLICAS = 50
 EINET_SIZES: dict[str, Any] = {"embedding_dim": 8, "hidden": (10, 10)}
-SIZES = {"direct": (), "hyper": ("embedding_dim", "hidden"), "factored": ("latent_dim", "features", "hidden")}
+SIZES = {"direct": (), "hyper": ("embedding_dim", "hidden", "start"), "factored": ("latent_dim", "features", "hidden")}
 
 _SEEDING = Lock()
 
@@ -78,6 +78,7 @@ def HyperSPN(
     leaves: LeafChoice = Categorical(2),
     structure: RegionGraph | None = None,
     init: Init = "uniform",
+    start: Start = "plain",
     engine: str = "auto",
 ) -> Circuit:
     """The same circuit as `SPN`, its weights written by a small network (section 3).
@@ -91,6 +92,8 @@ def HyperSPN(
         hidden: The widths of the network's hidden layers: by default (20, 20), where the paper's h is the last one,
             or (64, 64) for "factored".
         init: How the embeddings, or the base weights, start: "uniform" in [0, 1), or standard "normal".
+        start: How the network of "hyper" starts: "plain", as published, or "careful", so that all its hidden units are
+            alive (see `weights.hyper.keep_alive`).
 
     The other arguments are those of `SPN`.
 
@@ -100,7 +103,10 @@ def HyperSPN(
     """
     if weights not in ("hyper", "factored"):
         raise ValueError(f"expected weights 'hyper' or 'factored', found {weights!r}")
-    sizes = _sizes(weights, embedding_dim=embedding_dim, latent_dim=latent_dim, features=features, hidden=hidden)
+    careful = None if start == "plain" else start
+    sizes = _sizes(
+        weights, embedding_dim=embedding_dim, latent_dim=latent_dim, features=features, hidden=hidden, start=careful
+    )
     shared = weights == "factored"
     sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure, shared)
     with _seed(seed):
@@ -186,9 +192,9 @@ def EiNet(
     families = _families(structure.num_variables, Gaussian(layer_size, 1e-6, 0.01) if leaves is None else leaves)
     sectors = sectors_of(structure.in_pairs(), layer_size, families, "outer")
     with _seed(seed):
-        source: WeightSource = DirectWeights(sectors, init)
-        if weights == "hyper":
-            source = HyperWeights(sectors, init=init, **sizes)
+        source: WeightSource = (
+            HyperWeights(sectors, init=init, **sizes) if weights == "hyper" else DirectWeights(sectors, init)
+        )
         return Circuit(sectors, Leaves(families), source, engine)
 
 
@@ -233,7 +239,7 @@ def sectors_of(
     return Sectors(structure, layer_size, [f.width for f in families], product, [f.grid for f in families])
 
 
-def _sizes(weights: str, **sizes: int | Sequence[int] | None) -> dict[str, Any]:
+def _sizes(weights: str, **sizes: int | str | Sequence[int] | None) -> dict[str, Any]:
     """The sizes that are given, once it is known that these weights have them."""
     given = {name: size for name, size in sizes.items() if size is not None}
     for name, size in given.items():

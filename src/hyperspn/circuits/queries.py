@@ -94,17 +94,24 @@ def leave_one_out(model: Parts, x: Rows | Evidence, missing: Rows | None = None)
         The log-densities, (batch, variables), 0 where nothing is known and -inf where impossible; and the posteriors of
         the leaf distributions, (batch, variables, l).
     """
-    densities, posteriors = [], []
-    for _, part in _split(model.leaves.read(x, missing), model.engine.rows_at_once):
+    return rest_of_rows(model, model.leaves.read(x, missing))[1:]
+
+
+def rest_of_rows(model: Parts, evidence: Evidence) -> tuple[Tensor, Tensor, Tensor]:
+    """The log-probability of the rest of a row for each variable, (batch, variables), and what `leave_one_out` returns."""
+    rests, densities, posteriors = [], [], []
+    for _, part in _split(evidence, model.engine.rows_at_once):
         log_f = model.leaves.log_prob(part)
         largest = log_f.amax(-1, keepdim=True)  # (batch, variables, 1)
         lowest = largest.masked_fill(largest == -torch.inf, 0) + LOWEST[log_f.dtype]
         raised = torch.maximum(log_f, lowest)
-        odds = _leaf_posteriors(model, raised)[0].log() - raised  # (batch, variables, l)
+        posterior, log_p = _leaf_posteriors(model, raised)
+        odds = posterior.log() - raised  # (batch, variables, l)
         total = odds.logsumexp(-1)
+        rests.append(log_p[:, None] + total)
         densities.append((-total).masked_fill(largest[..., 0] == -torch.inf, -torch.inf))
         posteriors.append((odds - total[..., None]).exp())
-    return torch.cat(densities), torch.cat(posteriors)
+    return torch.cat(rests), torch.cat(densities), torch.cat(posteriors)
 
 
 @torch.no_grad()

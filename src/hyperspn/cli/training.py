@@ -13,13 +13,13 @@ from typing import Annotated, Any
 import typer
 
 from ..asking import TableModel, fit_splits
-from ..checks import number
+from ..checks import number, whole
 from ..data import Schema, Splits, is_table, load_splits
 from ..data.pieces import is_files
 from ..data.streams import Stream, in_memory
 from ..data.tables import TABLES
 from ..learning import distributed
-from ..learning.checkpoint import LOG, MODEL
+from ..learning.checkpoint import MODEL
 from ..learning.recipes import QUALITIES, RECIPES, candidates
 from .options import (
     COLUMNS_PANEL,
@@ -40,7 +40,8 @@ from .options import (
     wishes,
     words,
 )
-from .output import UNIT, impossible_rows, one_line, print_json, print_table, tell
+from .outcome import outcome, show
+from .output import one_line, print_json, tell
 from .rows import digests
 from .suggestions import suggestions
 
@@ -49,8 +50,18 @@ app = typer.Typer()
 READING = ("valid", "test", "weight", "missing_values")
 TRAINING = (
     *("layer_size", "replicas", "embedding_dim", "features", "hidden", "steps", "batch_size", "evaluate_every"),
-    *("patience", "optimizer", "learning_rate", "weight_decay", "annealing", "step_size", "pseudocount", "dropout"),
-    *("softening", "seed", "model", "recipe", "quality", "minutes"),
+    *(
+        "patience",
+        "optimizer",
+        "learning_rate",
+        "weight_decay",
+        "annealing",
+        "averaging",
+        "step_size",
+        "pseudocount",
+        "dropout",
+    ),
+    *("softening", "seed", "model", "recipe", "quality", "minutes", "ensemble"),
 )
 
 
@@ -86,6 +97,9 @@ def train(
     quality: Annotated[str, typer.Option(help=f"How much to try: {', '.join(QUALITIES)}.")] = "good",
     minutes: Annotated[
         float | None, typer.Option(help="Stop after so many minutes with the best so far: not reproducible.")
+    ] = None,
+    ensemble: Annotated[
+        int | None, typer.Option(help="Join so many circuits in one model, in place of the best one alone.")
     ] = None,
     seed: Seed = 0,
     as_json: Json = False,
@@ -132,6 +146,10 @@ def train(
     annealing: Annotated[
         bool | None, typer.Option(help="Of Adam: whether the learning rate falls to 0.", rich_help_panel=EXPERT_PANEL)
     ] = None,
+    averaging: Annotated[
+        float | None,
+        typer.Option(help="Of Adam: try averages of parameters too, like 0.999.", rich_help_panel=EXPERT_PANEL),
+    ] = None,
     step_size: Annotated[
         float | None,
         typer.Option(help="Of EM: how far to go towards a batch's optimum.", rich_help_panel=EXPERT_PANEL),
@@ -164,6 +182,8 @@ def _train(arguments: dict[str, Any], out: Path, data_dir: str | None, as_json: 
     candidates(arguments["model"], arguments["recipe"], arguments["quality"])
     if (minutes := arguments["minutes"]) is not None:
         number("minutes", minutes)
+    if arguments["ensemble"] is not None:
+        whole("--ensemble", arguments["ensemble"])
     splits = distributed.first(lambda: _load(arguments, data_dir))
     if not as_json:
         tell(splits.notes)
@@ -175,13 +195,11 @@ def _train(arguments: dict[str, Any], out: Path, data_dir: str | None, as_json: 
     if distributed.rank() == 0:
         if verbose:
             print(trained.circuit, file=sys.stderr if as_json else sys.stdout)
-        report = _report(trained, splits, out) | {"seconds": round(perf_counter() - start, 1), "finished": is_finished}
+        report = outcome(trained, splits, out) | {"seconds": round(perf_counter() - start, 1), "finished": is_finished}
         _tell(report, splits, out, arguments["data"], as_json)
         if minutes is not None:
-            again = f"without it, --recipe {trained.recipe} is"
-            print(
-                f"what --minutes ends depends on the machine's speed and is not reproducible; {again}", file=sys.stderr
-            )
+            again = "" if arguments["ensemble"] else f"; without it, --recipe {trained.recipe} is"
+            print(f"what --minutes ends depends on the machine's speed and is not reproducible{again}", file=sys.stderr)
 
 
 def _tell(report: dict[str, Any], splits: Splits, out: Path, data: str, as_json: bool) -> None:
@@ -189,7 +207,7 @@ def _tell(report: dict[str, Any], splits: Splits, out: Path, data: str, as_json:
         print_json(report)
         return
     tell(note for note in report["notes"] if note not in splits.notes)
-    _show(report)
+    show(report)
     data = "-" if isinstance(splits.train, Stream) else data
     for command in suggestions(splits.schema, str(out), data, in_memory(splits.train)):
         print(f"  {one_line(command)}")
@@ -228,11 +246,11 @@ def _fit(out: Path, arguments: dict[str, Any], splits: Splits, progress: bool) -
     if arguments["choose"] == "samples":
         options["judge"] = _judge(splits)
     try:
-        trained = fit_splits(splits, notes=notes, folder=out, progress=progress, **options)
+        circuit, _ = fit_splits(splits, notes=notes, folder=out, progress=progress, **options)
     except KeyboardInterrupt:
         print("hyperspn: interrupted: run the same command again to resume", file=sys.stderr)
         raise typer.Exit(130) from None
-    return TableModel(trained.circuit, splits.schema)
+    return TableModel(circuit, splits.schema)
 
 
 def _judge(splits: Splits) -> Callable[[TableModel], float]:
@@ -284,43 +302,3 @@ def _summary(splits: Splits) -> str:
         for kind, names in kinds.items()
     ]
     return one_line(f"{rows} to train, validate and test; columns: {', '.join(listed)}")
-
-
-def _report(model: TableModel, splits: Splits, out: Path) -> dict[str, Any]:
-    """What the run came to, beside two plain models of the same rows."""
-    from ..learning.baselines import chow_liu_tree, independent_columns
-
-    rows = (splits.valid, splits.test)
-    means = {
-        "model": [model.log_likelihood_of_rows(x) for x in rows],
-        "chow_liu_tree": chow_liu_tree(splits.schema, in_memory(splits.train), *rows),
-        "independent_columns": independent_columns(splits.schema, in_memory(splits.train), *rows),
-    }
-    impossible = [
-        *impossible_rows(means["model"][0], "validation rows"),
-        *impossible_rows(means["model"][1], "test rows"),
-    ]
-    table = {
-        name: {part: float(values.mean()) for part, values in zip(("valid", "test"), both, strict=True)}
-        for name, both in means.items()
-    }
-    evaluations = [json.loads(line) for line in (out / LOG).read_text().splitlines()]
-    return {
-        "recipe": model.recipe,
-        "step": max(evaluations, key=lambda entry: entry["valid"])["step"],
-        **table.pop("model"),
-        "unit": UNIT,
-        "baselines": table,
-        "parameters": model.circuit.num_parameters,
-        "rows": {name: len(x) for name, x in zip(("train", "valid", "test"), splits[1:4], strict=True)},
-        "left_out": dict(splits.schema.left_out),
-        "notes": [*splits.notes, *impossible],
-    }
-
-
-def _show(report: dict[str, Any]) -> None:
-    names = {"independent_columns": "independent columns", "chow_liu_tree": "one Chow-Liu tree, no hidden states"}
-    lines = [[names[name], *report["baselines"][name].values()] for name in names]
-    label = f"this model ({report['recipe']}, {report['parameters']:,} parameters)"
-    print_table((UNIT, "valid", "test"), [*lines, [label, report["valid"], report["test"]]])
-    print(f"{report['seconds']:,} seconds. Try next:\n")

@@ -1,6 +1,7 @@
 """Experiments: every table and figure of the paper by one command each."""
 
-from .artifacts import ARTIFACTS, Artifact
+from .artifacts import ARTIFACTS
+from .kinds import Artifact
 from .records import Records
 from .reports import Report
 from .reproduce import reproduce

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
-from ..data import datasets as benchmarks
-from ..data import images
 from . import beyond, reports, svhn, tables
-from .records import Records
-from .reports import Report, ReportColumn, Row
-from .runs import AnyRun, Run, Train, train
-from .settings import AMAZON, BOTH_METHODS, HAND_CRAFTED, METHODS, SETTINGS, TWENTY
+from .kinds import (
+    AnnealedArtifact,
+    Artifact,
+    BeyondArtifact,
+    ClusterArtifact,
+    DrawsArtifact,
+    StartArtifact,
+    TablesArtifact,
+)
+from .reports import ReportColumn
+from .settings import (
+    AMAZON,
+    BOTH_METHODS,
+    HAND_CRAFTED,
+    METHODS,
+    PUBLISHED_METHODS,
+    SETTINGS,
+    TWENTY,
+)
 
 DATASET_COLUMNS = (ReportColumn("name", "data set"), ReportColumn("variables", "n"))
 OUR_COLUMNS = (
@@ -42,110 +53,18 @@ SWEEP_COLUMNS = tuple(
     for method, symbol in zip(BOTH_METHODS, "wh", strict=True)
     for setting in METHODS[method]
 )
-
-
-class Artifact(NamedTuple):
-    """A table, or the curves of a figure, and the data sets, methods and number of seeds that it rests on."""
-
-    title: str
-    datasets: tuple[str, ...]
-    methods: tuple[str, ...]
-    seeds: int
-    rows: Callable[[Records, Sequence[str]], list[Row]]
-    columns: tuple[ReportColumn, ...]
-
-    def default_datasets(self, data_dir: str | None) -> Sequence[str]:
-        """The data sets to train."""
-        return self.datasets
-
-    def prepare(self, runs: Sequence[AnyRun], records: Records, data_dir: str | None) -> Train:
-        """Makes sure that all data are there, and returns the function that trains a run."""
-        for name in dict.fromkeys(run.dataset for run in runs):
-            benchmarks.load_dataset(name, data_dir=data_dir)
-        return train
-
-    def missing_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
-        """The runs to train next; once these are there, ask again."""
-        return [
-            run
-            for dataset in datasets
-            for method in self.methods
-            for run in records.missing_runs(dataset, method, seeds)
-        ]
-
-    def later_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
-        """Runs like those that follow: the other seeds of the best settings, which are not known yet."""
-        return [
-            Run(dataset, METHODS[method][0], seed)
-            for dataset in datasets
-            for method in self.methods
-            if records.best_setting(dataset, method) is None
-            for seed in range(1, seeds)
-        ]
-
-    def report(self, records: Records, datasets: Sequence[str]) -> Report:
-        """The report of the records that exist."""
-        return Report(self.title, self.columns, self.rows(records, datasets))
-
-
-class ClusterArtifact(Artifact):
-    """Figure 6: each run is a cluster of images. Without the files of all of SVHN, smaller sets take its place."""
-
-    def default_datasets(self, data_dir: str | None) -> Sequence[str]:
-        return ("svhn",) if images.find("svhn", data_dir) else svhn.SCALED
-
-    def prepare(self, runs: Sequence[AnyRun], records: Records, data_dir: str | None) -> Train:
-        names = dict.fromkeys(run.dataset for run in runs)
-        return partial(svhn.train, labels={name: svhn.find_clusters(name, records.folder, data_dir) for name in names})
-
-    def missing_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
-        runs = (run for dataset in datasets for seed in range(seeds) for run in svhn.cluster_runs(dataset, seed))
-        return [run for run in runs if run not in records]
-
-    def later_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
-        return []
-
-    def report(self, records: Records, datasets: Sequence[str]) -> Report:
-        report = super().report(records, datasets)
-        return report._replace(summary=svhn.summaries(report.rows))
-
-
-class BeyondArtifact(Artifact):
-    """Learned structures, in settings that the paper does not have."""
-
-    def prepare(self, runs: Sequence[AnyRun], records: Records, data_dir: str | None) -> Train:
-        super().prepare(runs, records, data_dir)
-        return beyond.train
-
-    def missing_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
-        return [run for run in beyond.runs(datasets, seeds) if run not in records]
-
-    def later_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
-        return []
-
-
-class TablesArtifact(Artifact):
-    """Sampled rows of real tables, beside the published generators."""
-
-    def prepare(self, runs: Sequence[AnyRun], records: Records, data_dir: str | None) -> Train:
-        try:
-            from . import table_quality  # noqa: F401
-        except ImportError as error:
-            raise ValueError("sdmetrics and xgboost are not installed: pip install 'hyperspn[tables]'") from error
-        for name in dict.fromkeys(run.dataset for run in runs):
-            tables.load_parts(name, data_dir=data_dir)
-        return tables.train
-
-    def missing_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
-        return [run for run in tables.runs(datasets, seeds) if run not in records]
-
-    def later_runs(self, records: Records, datasets: Sequence[str], seeds: int) -> Sequence[AnyRun]:
-        return []
-
-    def report(self, records: Records, datasets: Sequence[str]) -> Report:
-        report = super().report(records, datasets)
-        return report._replace(others=tables.published({row["dataset"] for row in report.rows}))
-
+CLUSTER_COLUMNS = (
+    ReportColumn("dataset", "data set"),
+    ReportColumn("cluster", "cluster"),
+    ReportColumn("size", "size"),
+    *(column._replace(group="") for column in OUR_COLUMNS),
+    ReportColumn("improvement", "improvement", spread=True),
+    ReportColumn("improved", "share improved"),
+    ReportColumn("improvement_published", "published, all of SVHN", spread=True),
+    ReportColumn("improved_published", "published share"),
+    ReportColumn("weight_decay_bits", "density bits/dim, weight decay", digits=3),
+    ReportColumn("hyperspn_bits", "density bits/dim, HyperSPN", digits=3),
+)
 
 ARTIFACTS: dict[str, Artifact] = {
     "table1": Artifact(
@@ -184,7 +103,7 @@ ARTIFACTS: dict[str, Artifact] = {
     "table3": Artifact(
         "Table 3: hand-crafted data, mean test log-likelihood ± standard deviation over seeds",
         (HAND_CRAFTED,),
-        tuple(METHODS),
+        PUBLISHED_METHODS,
         3,
         reports.hand_crafted,
         (
@@ -194,6 +113,22 @@ ARTIFACTS: dict[str, Artifact] = {
             ReportColumn("parameters", "parameters"),
             ReportColumn("parameters_published", "published"),
             ReportColumn("seeds", "seeds"),
+            ReportColumn("chosen", "chosen w or h"),
+        ),
+    ),
+    "table3-draws": DrawsArtifact(
+        "Table 3 on further draws of the hand-crafted rows: mean test log-likelihood ± standard deviation over draws",
+        (HAND_CRAFTED,),
+        PUBLISHED_METHODS,
+        3,
+        reports.draws,
+        (
+            ReportColumn("model", "model"),
+            ReportColumn("log_likelihood", "log-likelihood", spread=True),
+            ReportColumn("lowest", "lowest"),
+            ReportColumn("highest", "highest"),
+            ReportColumn("log_likelihood_published", "published", spread=True),
+            ReportColumn("draws", "draws"),
             ReportColumn("chosen", "chosen w or h"),
         ),
     ),
@@ -255,7 +190,7 @@ ARTIFACTS: dict[str, Artifact] = {
     "figure5": Artifact(
         "Figure 5: training curves",
         ("plants", "pumsb_star"),
-        tuple(METHODS),
+        PUBLISHED_METHODS,
         1,
         reports.curves,
         (
@@ -270,41 +205,58 @@ ARTIFACTS: dict[str, Artifact] = {
         BOTH_METHODS,
         1,
         svhn.improvements,
+        CLUSTER_COLUMNS,
+    ),
+    "figure6-annealed": AnnealedArtifact(
+        "Figure 6 at learning rates that fall to 0: test log-likelihood by cluster of images, in nats",
+        tuple(svhn.CLUSTER_SETTINGS),
+        BOTH_METHODS,
+        3,
+        partial(svhn.improvements, kind=svhn.AnnealedRun),
+        CLUSTER_COLUMNS,
+    ),
+    "careful": StartArtifact(
+        "Careful start: mean test log-likelihood of HyperSPNs ± standard deviation over seeds, by the start of the network",
+        TWENTY + AMAZON,
+        ("hyperspn", "hyperspn_careful"),
+        3,
+        reports.starts,
         (
-            ReportColumn("dataset", "data set"),
-            ReportColumn("cluster", "cluster"),
-            ReportColumn("size", "size"),
-            *(column._replace(group="") for column in OUR_COLUMNS),
-            ReportColumn("improvement", "improvement", spread=True),
-            ReportColumn("improved", "share improved"),
-            ReportColumn("improvement_published", "published, all of SVHN", spread=True),
-            ReportColumn("improved_published", "published share"),
-            ReportColumn("weight_decay_bits", "density bits/dim, weight decay", digits=3),
-            ReportColumn("hyperspn_bits", "density bits/dim, HyperSPN", digits=3),
+            *DATASET_COLUMNS,
+            ReportColumn("hyperspn", "plain start", group="ours", spread=True),
+            ReportColumn("hyperspn_careful", "careful start", group="ours", spread=True),
+            ReportColumn("hyperspn_published", "published", spread=True),
+            ReportColumn("hyperspn_seeds", "seeds, plain"),
+            ReportColumn("hyperspn_careful_seeds", "seeds, careful"),
+            ReportColumn("hyperspn_chosen", "chosen h, plain"),
+            ReportColumn("hyperspn_careful_chosen", "chosen h, careful"),
         ),
     ),
     "beyond": BeyondArtifact(
         "Beyond the paper: test log-likelihood of what is best on validation, and its learnable parameters",
         (*TWENTY, *AMAZON, HAND_CRAFTED),
         (),
-        1,
+        3,
         beyond.comparison,
         (
             ReportColumn("dataset", "data set"),
             ReportColumn("published", "published HyperSPN", group="best"),
             ReportColumn("published_params", "parameters"),
-            ReportColumn("best", "ours, at most as many", group="best"),
+            ReportColumn("best", "ours, at most as many", group="best", spread=True),
             ReportColumn("best_params", "parameters"),
-            ReportColumn("half", "ours, at most half"),
+            ReportColumn("half", "ours, at most half", spread=True),
             ReportColumn("half_params", "parameters"),
-            ReportColumn("unlimited", "ours, any number"),
+            ReportColumn("unlimited", "ours, any number", spread=True),
             ReportColumn("unlimited_params", "parameters"),
+            ReportColumn("ensemble", "ensemble", spread=True),
+            ReportColumn("ensemble_params", "parameters"),
             ReportColumn("random", "random trees"),
             ReportColumn("learned", "learned order"),
             ReportColumn("chow_liu", "Chow-Liu"),
             ReportColumn("factored", "factored"),
             ReportColumn("best_tractable", "best tractable published"),
             ReportColumn("by", "by"),
+            ReportColumn("seeds", "seeds"),
         ),
     ),
     "tables": TablesArtifact(

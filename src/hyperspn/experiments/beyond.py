@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import count, takewhile
 from pathlib import Path
-from typing import NamedTuple
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
 
 import torch
 
 from ..data import datasets
-from ..data.datasets import BENCHMARKS
+from ..data.datasets import BENCHMARKS, Dataset
 from ..learning import fit
+from ..learning.ensembles import judging_rows, mix, train_members
 from ..learning.recipes import Recipe
 from .published import PUBLISHED_BENCHMARKS, PUBLISHED_HAND_CRAFTED
 from .records import Records
 from .reports import Row
-from .runs import Record, Run, core_seconds, outcome
+from .runs import Record, Run, core_seconds, mean_log_prob, outcome, surroundings
 from .settings import HAND_CRAFTED, METHODS
 
 RECIPE_GROUPS: dict[str, dict[str, Recipe]] = {
@@ -35,8 +38,12 @@ RECIPE_GROUPS: dict[str, dict[str, Recipe]] = {
 BEYOND_RECIPES = {name: recipe for group in RECIPE_GROUPS.values() for name, recipe in group.items()}
 
 
+ENSEMBLE, MEMBERS, LEADERS = "ensemble", 8, 4
+"""An ensemble follows the best recipes on validation in turn, with further seeds."""
+
+
 class BeyondRun(NamedTuple):
-    """A data set, a recipe and a seed."""
+    """A data set, a recipe or an ensemble, and a seed."""
 
     dataset: str
     setting: str
@@ -48,6 +55,8 @@ class BeyondRun(NamedTuple):
 
     @property
     def core_seconds(self) -> float:
+        if self.setting == ENSEMBLE:
+            return MEMBERS * fmean(self._replace(setting=recipe).core_seconds for recipe in BEYOND_RECIPES)
         recipe = BEYOND_RECIPES[self.setting]
         schedule = recipe.schedule(BENCHMARKS[self.dataset].rows[0], BENCHMARKS[self.dataset].variables)
         return core_seconds(self.dataset, recipe.layer_size, recipe.replicas, schedule["steps"], schedule["batch_size"])
@@ -58,10 +67,26 @@ def runs(names: Sequence[str], seeds: int) -> list[BeyondRun]:
     return [BeyondRun(name, setting, seed) for name in names for setting in BEYOND_RECIPES for seed in range(seeds)]
 
 
-def train(run: BeyondRun, folder: Path, data_dir: str | None, threads: int) -> tuple[BeyondRun, Record]:
-    """Trains one run by the schedule of its recipe, and returns its record."""
+def ensemble_runs(names: Sequence[str], seeds: int) -> list[BeyondRun]:
+    """The ensembles on these data sets."""
+    return [BeyondRun(name, ENSEMBLE, seed) for name in names for seed in range(seeds)]
+
+
+def leaders(records: Records, name: str, seed: int) -> list[str]:
+    """The recipes that are best on validation with a seed, the best first."""
+    valid = {setting: records[BeyondRun(name, setting, seed)]["valid"] for setting in BEYOND_RECIPES}
+    return sorted(valid, key=lambda setting: -valid[setting])[:LEADERS]
+
+
+def train(
+    run: BeyondRun, folder: Path, data_dir: str | None, threads: int, leaders: Mapping[tuple[str, int], list[str]]
+) -> tuple[BeyondRun, Record]:
+    """Trains one run by the schedule of its recipe, or an ensemble of leading ones, and returns its record."""
     torch.set_num_threads(threads)
-    data, recipe = datasets.load_dataset(run.dataset, data_dir=data_dir), BEYOND_RECIPES[run.setting]
+    data = datasets.load_dataset(run.dataset, data_dir=data_dir)
+    if run.setting == ENSEMBLE:
+        return run, _train_ensemble(run, leaders[run.dataset, run.seed], data, folder, threads)
+    recipe = BEYOND_RECIPES[run.setting]
     circuit = recipe.build(data.train, seed=run.seed)
     schedule = recipe.schedule(*data.train.shape)
     history = fit(circuit, data.train, data.valid, **schedule, seed=run.seed, folder=folder, progress=False)
@@ -73,42 +98,75 @@ def train(run: BeyondRun, folder: Path, data_dir: str | None, threads: int) -> t
     }
 
 
+def _train_ensemble(run: BeyondRun, names: list[str], data: Dataset, folder: Path, threads: int) -> Record:
+    recipes = {name: BEYOND_RECIPES[name] for name in names}
+    options: dict[str, Any] = {"members": MEMBERS, "seed": run.seed, "folder": folder, "progress": False}
+    trained = train_members(recipes, data.train, data.valid, **options)
+    mixture = mix(trained, data.valid, seed=run.seed)
+    judging = data.valid[judging_rows(len(data.valid), run.seed)]
+    values = {"valid": judging, "test": data.test}
+    weights = zip(mixture.components, mixture.log_weights.exp().tolist(), strict=True)
+    return {
+        **run._asdict(),
+        "options": {"members": MEMBERS, "recipes": names},
+        "members": [
+            {**part.notes, "weight": weight, **{key: mean_log_prob(part, rows) for key, rows in values.items()}}
+            for part, weight in weights
+        ],
+        **surroundings(threads),
+        "parameters": mixture.num_parameters,
+        "seconds": round(sum(one.history.seconds for one in trained), 1),
+        **{key: mean_log_prob(mixture, rows) for key, rows in values.items()},
+    }
+
+
 def comparison(records: Records, names: Sequence[str]) -> list[Row]:
-    """Test values of the recipes that are best on validation, first seed.
+    """Test values of the recipes that are best on validation with each seed: means and deviations over the seeds there are.
 
     For each data set the best of each group, and the best within the published number of parameters, within half of
-    it, and of all.
+    it, and of all; and the ensembles.
     """
     return [_row(records, name) for name in names if all(run in records for run in runs([name], seeds=1))]
 
 
 def _row(records: Records, name: str) -> Row:
-    groups = _records_by_group(records, name)
-    every = [record for group in groups.values() for record in group]
+    seeds = list(takewhile(lambda seed: _is_complete(records, name, seed), count()))
+    by_seed = [_records_by_group(records, name, seed) for seed in seeds]
     row = _published_cells(name)
     size = row["published_params"]
     for limit, most in {"best": size, "half": size / 2, "unlimited": float("inf")}.items():
-        row |= _best_cells(limit, [record for record in every if record["parameters"] <= most])
-    for group, members in groups.items():
-        row |= _best_cells(group, members)
-    return row | _rival_cells(name)
+        every = [[record for group in groups.values() for record in group] for groups in by_seed]
+        row |= _best_cells(limit, [[record for record in some if record["parameters"] <= most] for some in every])
+    for group in by_seed[0]:
+        row |= _best_cells(group, [groups[group] for groups in by_seed])
+    ensembles = [run for run in ensemble_runs([name], len(seeds)) if run in records]
+    return (
+        row | _best_cells(ENSEMBLE, [[records[run]] for run in ensembles]) | {"seeds": len(seeds)} | _rival_cells(name)
+    )
 
 
-def _records_by_group(records: Records, name: str) -> dict[str, list[Record]]:
+def _is_complete(records: Records, name: str, seed: int) -> bool:
+    return all(BeyondRun(name, setting, seed) in records for setting in BEYOND_RECIPES)
+
+
+def _records_by_group(records: Records, name: str, seed: int) -> dict[str, list[Record]]:
     """The records of random trees, where there are any, and of each group of recipes."""
-    random = [Run(name, setting, 0) for setting in METHODS["hyperspn"]]
+    random = [Run(name, setting, seed) for setting in METHODS["hyperspn"]]
     return {"random": [records[run] for run in random if run in records]} | {
-        group: [records[BeyondRun(name, setting, 0)] for setting in recipes] for group, recipes in RECIPE_GROUPS.items()
+        group: [records[BeyondRun(name, setting, seed)] for setting in recipes]
+        for group, recipes in RECIPE_GROUPS.items()
     }
 
 
-def _best_cells(key: str, records: Sequence[Record]) -> Row:
-    """The test value and the size of the record that is best on validation."""
-    best = max(records, key=lambda record: record["valid"], default=None)
+def _best_cells(key: str, by_seed: Sequence[Sequence[Record]]) -> Row:
+    """Of the records that are best on validation with each seed the mean test value, its deviation, and the largest size."""
+    best = [max(records, key=lambda record: record["valid"]) for records in by_seed if records]
+    tests = [record["test"] for record in best]
     return {
-        key: None if best is None else best["test"],
-        f"{key}_params": None if best is None else best["parameters"],
-        f"{key}_setting": None if best is None else best["setting"],
+        key: fmean(tests) if tests else None,
+        f"{key}_std": stdev(tests) if len(tests) > 1 else None,
+        f"{key}_params": max((record["parameters"] for record in best), default=None),
+        f"{key}_setting": ", ".join(dict.fromkeys(record["setting"] for record in best)) or None,
     }
 
 

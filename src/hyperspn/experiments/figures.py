@@ -83,4 +83,4 @@ def _render(figure: Figure, **options: Any) -> bytes:
     return content.getvalue()
 
 
-FIGURES = {"figure5": training_curves, "figure6": improvements}
+FIGURES = {"figure5": training_curves, "figure6": improvements, "figure6-annealed": improvements}

@@ -6,14 +6,15 @@ import csv
 
 from collections.abc import Iterator, Sequence
 from io import StringIO
+from itertools import count, takewhile
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from ..data.datasets import BENCHMARKS
 from .published import PUBLISHED_BENCHMARKS, PUBLISHED_HAND_CRAFTED
 from .records import Records
-from .runs import Record, Run
-from .settings import BOTH_METHODS, HAND_CRAFTED, METHODS, SCHEDULES, SETTINGS
+from .runs import DrawRun, Record, Run
+from .settings import BOTH_METHODS, HAND_CRAFTED, METHODS, PUBLISHED_METHODS, SCHEDULES, SETTINGS
 
 Row = dict[str, Any]
 
@@ -125,6 +126,58 @@ def hand_crafted(records: Records, datasets: Sequence[str]) -> list[Row]:
     ]
 
 
+def draw_runs(draws: int) -> list[DrawRun]:
+    """All settings of the paper's methods on further draws of the hand-crafted rows: 1, 2, ..."""
+    settings = [setting for method in PUBLISHED_METHODS for setting in METHODS[method]]
+    return [DrawRun(HAND_CRAFTED, setting, draw) for draw in range(1, draws + 1) for setting in settings]
+
+
+def draws(records: Records, datasets: Sequence[str]) -> list[Row]:
+    """Table 3 on further draws of its rows: for each draw the setting that is best on its validation rows."""
+    complete = list(takewhile(lambda draw: all(run in records for run in draw_runs(draw)), count(1)))
+    return [
+        {
+            "model": published["name"],
+            "method": method,
+            "log_likelihood": _mean(chosen, "test"),
+            "log_likelihood_std": _deviation(chosen),
+            "lowest": min(record["test"] for record in chosen),
+            "highest": max(record["test"] for record in chosen),
+            "log_likelihood_published": published["log_likelihood"],
+            "log_likelihood_published_std": published["log_likelihood_std"],
+            "draws": len(chosen),
+            "chosen": ", ".join(SETTINGS[record["setting"]].varied for record in chosen),
+        }
+        for method, published in PUBLISHED_HAND_CRAFTED.items()
+        if (chosen := [_best_of_draw(records, method, draw) for draw in complete])
+    ]
+
+
+def _best_of_draw(records: Records, method: str, draw: int) -> Record:
+    runs = [DrawRun(HAND_CRAFTED, setting, draw) for setting in METHODS[method]]
+    return max((records[run] for run in runs), key=lambda record: record["valid"])
+
+
+def starts(records: Records, datasets: Sequence[str]) -> list[Row]:
+    """Test log-likelihoods of HyperSPNs by the start of their networks: of the best settings, over the seeds there are."""
+    rows = []
+    for dataset in datasets:
+        by_start = {method: records.of_best_setting(dataset, method) for method in ("hyperspn", "hyperspn_careful")}
+        if all(by_start.values()):
+            rows.append(
+                {
+                    **_dataset_cells(dataset),
+                    **{method: _mean(seeds, "test") for method, seeds in by_start.items()},
+                    **{f"{method}_std": _deviation(seeds) for method, seeds in by_start.items()},
+                    **{f"{method}_seeds": len(seeds) for method, seeds in by_start.items()},
+                    **{f"{method}_chosen": SETTINGS[seeds[0]["setting"]].varied for method, seeds in by_start.items()},
+                    "hyperspn_published": PUBLISHED_BENCHMARKS[dataset]["hyperspn"],
+                    "hyperspn_published_std": PUBLISHED_BENCHMARKS[dataset]["hyperspn_std"],
+                }
+            )
+    return rows
+
+
 def hyperparameters(records: Records, datasets: Sequence[str]) -> list[Row]:
     """Table 4: the settings, with those that the paper leaves to its code."""
     spns, hyperspns = ([SETTINGS[name] for name in METHODS[method]] for method in BOTH_METHODS)
@@ -174,7 +227,7 @@ def curves(records: Records, datasets: Sequence[str]) -> list[Row]:
     return [
         {"dataset": dataset, "method": method, "chosen": SETTINGS[record["setting"]].varied, **record["curve"]}
         for dataset in datasets
-        for method in METHODS
+        for method in PUBLISHED_METHODS
         for record in records.of_best_setting(dataset, method)[:1]
     ]
 

@@ -140,7 +140,7 @@ def _plan(runs: Sequence[AnyRun], later: Sequence[AnyRun]) -> str:
     cores = joblib.effective_n_jobs(-1)
     minutes = sum(run.core_seconds for run in (*runs, *later)) / cores / 60
     time = f"{minutes / 60:.1f} h" if minutes >= 90 else f"{minutes:.0f} min" if minutes >= 1 else "a minute"
-    more = f", then {len(later)} with other seeds" if later else ""
+    more = f", then {len(later)} that depend on these" if later else ""
     return f"{_count(len(runs), 'run')} to train{more}, on {_count(cores, 'core')}: about {time}, less with early stops"
 
 

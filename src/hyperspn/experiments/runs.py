@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from .. import __version__
-from ..circuits.circuit import Circuit
+from ..circuits import Circuit, Mixture
 from ..data import datasets
 from ..data.datasets import BENCHMARKS, Dataset
 from ..learning import History, fit
@@ -61,6 +61,11 @@ class Run(NamedTuple):
     seed: int
 
     @property
+    def draw(self) -> int:
+        """What the rows of a built-in data set are drawn by."""
+        return 0
+
+    @property
     def path(self) -> Path:
         return Path(self.dataset, f"{self.setting}-seed{self.seed}.json")
 
@@ -68,6 +73,18 @@ class Run(NamedTuple):
     def core_seconds(self) -> float:
         schedule, setting = SCHEDULES[self.dataset], SETTINGS[self.setting]
         return core_seconds(self.dataset, setting.layer_size, setting.replicas, schedule.steps, schedule.batch_size)
+
+
+class DrawRun(Run):
+    """The same on rows of a built-in data set that are drawn anew, by the seed of the run."""
+
+    @property
+    def draw(self) -> int:
+        return self.seed
+
+    @property
+    def path(self) -> Path:
+        return Path(self.dataset, "draws", f"{self.setting}-seed{self.seed}.json")
 
 
 def core_seconds(dataset: str, layer_size: int, replicas: int, steps: int, batch_size: int) -> float:
@@ -81,14 +98,14 @@ def core_seconds(dataset: str, layer_size: int, replicas: int, steps: int, batch
 def train(run: Run, folder: Path, data_dir: str | None, threads: int) -> tuple[Run, Record]:
     """Trains one run, with its checkpoints in a folder, and returns its record."""
     torch.set_num_threads(threads)
-    data = datasets.load_dataset(run.dataset, data_dir=data_dir)
+    data = datasets.load_dataset(run.dataset, run.draw, data_dir)
     setting, schedule = SETTINGS[run.setting], SCHEDULES[run.dataset]
     circuit = setting.build(data.train.shape[1], run.seed)
     options = {**schedule._asdict(), "weight_decay": setting.weight_decay, "seed": run.seed}
     history = fit(circuit, data.train, data.valid, **options, folder=folder, progress=False)
     return run, {
         **run._asdict(),
-        "options": setting._asdict(),
+        "options": setting.options,
         "schedule": schedule._asdict(),
         **outcome(circuit, history, data.test, threads),
         **_sample_quality(circuit, data, schedule.batch_size, run.seed),
@@ -105,7 +122,7 @@ def outcome(circuit: Circuit, history: History, test: np.ndarray, threads: int) 
         "seconds": round(history.seconds, 1),
         "train": history.train[history.steps.index(history.best_step)],
         "valid": history.best_valid,
-        "test": _mean_log_prob(circuit, test),
+        "test": mean_log_prob(circuit, test),
         "curve": {"steps": history.steps, "train": _round(history.train), "valid": _round(history.valid)},
     }
 
@@ -120,7 +137,7 @@ def surroundings(threads: int) -> Record:
 
 
 @torch.no_grad()
-def _mean_log_prob(circuit: Circuit, rows: np.ndarray) -> float:
+def mean_log_prob(circuit: Circuit | Mixture, rows: np.ndarray) -> float:
     return circuit.log_prob(rows).double().mean().item()
 
 

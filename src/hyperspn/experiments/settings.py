@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..circuits.circuit import Circuit
 from ..circuits.models import SPN, HyperSPN
 from ..data.datasets import BENCHMARKS
+from ..weights.hyper import Start
 
 HAND_CRAFTED = "hand-crafted"
 TWENTY = tuple(name for name, known in BENCHMARKS.items() if known.collection == "DEBD")
 AMAZON = tuple(name for name, known in BENCHMARKS.items() if known.collection == "amzn")
+
+
+STARTS: tuple[Start, ...] = ("plain", "careful")
+"""How the networks of HyperSPNs start: first as published, and as all records were made that do not say otherwise."""
 
 
 class Setting(NamedTuple):
@@ -20,6 +25,15 @@ class Setting(NamedTuple):
     replicas: int = 50
     weight_decay: float = 0.0
     hidden: tuple[int, ...] = ()
+    start: Start = STARTS[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What a record says of the setting; of the start only where it is not the plain one."""
+        options = self._asdict()
+        if self.start == STARTS[0]:
+            del options["start"]
+        return options
 
     @property
     def varied(self) -> str:
@@ -28,7 +42,8 @@ class Setting(NamedTuple):
 
     def build(self, num_variables: int, seed: int) -> Circuit:
         if self.hidden:
-            return HyperSPN(num_variables, self.layer_size, self.replicas, seed, hidden=self.hidden)
+            options: dict[str, Any] = {"hidden": self.hidden, "start": self.start}
+            return HyperSPN(num_variables, self.layer_size, self.replicas, seed, **options)
         return SPN(num_variables, self.layer_size, self.replicas, seed)
 
 
@@ -51,17 +66,25 @@ SETTINGS = {
     "spn_small_wd_1e-3": Setting(layer_size=2, weight_decay=1e-3),
     "spn_small_wd_1e-4": Setting(layer_size=2, weight_decay=1e-4),
     "spn_small_wd_1e-5": Setting(layer_size=2, weight_decay=1e-5),
+    **{f"hyperspn_careful_h{h}": Setting(hidden=(20, h), start=STARTS[1]) for h in (5, 10, 20)},
 }
 
 METHODS = {
     "weight_decay": ("spn_wd_1e-3", "spn_wd_1e-4", "spn_wd_1e-5"),
     "hyperspn": ("hyperspn_h5", "hyperspn_h10", "hyperspn_h20"),
     "spn_small": ("spn_small_wd_1e-3", "spn_small_wd_1e-4", "spn_small_wd_1e-5"),
+    "hyperspn_careful": ("hyperspn_careful_h5", "hyperspn_careful_h10", "hyperspn_careful_h20"),
 }
 """Each method's settings, of which the one with the best validation value counts."""
 
+PUBLISHED_METHODS = ("weight_decay", "hyperspn", "spn_small")
+"""The methods of the paper."""
+
 BOTH_METHODS = ("weight_decay", "hyperspn")
 """The methods that most tables compare."""
+
+PLATEAUS = ("amzn_furniture", "amzn_strollers", "amzn_carseats", "ad")
+"""The data sets on which seeds of HyperSPN with the plain start lose hidden units."""
 
 SCHEDULES = (
     {HAND_CRAFTED: Schedule(4000, 10, patience=50)}

@@ -72,6 +72,11 @@ class ClusterRun(NamedTuple):
     seed: int
 
     @property
+    def is_annealed(self) -> bool:
+        """Whether the learning rates fall to 0; the published ones stay."""
+        return False
+
+    @property
     def setting(self) -> str:
         return f"{self.method} cluster {self.cluster} of {self.clusters}"
 
@@ -86,6 +91,22 @@ class ClusterRun(NamedTuple):
         return steps * (SECONDS_PER_STEP + SECONDS_PER_VARIABLE * prod(image_set.shape))
 
 
+class AnnealedRun(ClusterRun):
+    """The same with learning rates that rise in the first steps and then fall to 0."""
+
+    @property
+    def is_annealed(self) -> bool:
+        return True
+
+    @property
+    def setting(self) -> str:
+        return f"{super().setting}, annealed"
+
+    @property
+    def path(self) -> Path:
+        return super().path.parent / "annealed" / super().path.name
+
+
 class Labels(NamedTuple):
     """The cluster of each image."""
 
@@ -94,12 +115,10 @@ class Labels(NamedTuple):
     test: NDArray[np.uint8]
 
 
-def cluster_runs(dataset: str, seed: int) -> list[ClusterRun]:
+def cluster_runs(dataset: str, seed: int, kind: type[ClusterRun] = ClusterRun) -> list[ClusterRun]:
     """The runs of all clusters with a seed."""
     clusters = CLUSTER_SETTINGS[dataset].clusters
-    return [
-        ClusterRun(dataset, clusters, cluster, method, seed) for cluster in range(clusters) for method in BOTH_METHODS
-    ]
+    return [kind(dataset, clusters, cluster, method, seed) for cluster in range(clusters) for method in BOTH_METHODS]
 
 
 def find_clusters(dataset: str, results: Path, data_dir: str | None) -> Labels:
@@ -132,7 +151,7 @@ def train(
     center = rows.train.mean(0)
     local = [((part - center) / SCALE).astype(np.float32) for part in rows]
     circuit = setting.build(images.IMAGE_SETS[run.dataset].shape, run.method, run.seed)
-    schedule = _schedule(setting, circuit, len(rows.train))
+    schedule = _schedule(setting, circuit, len(rows.train)) | ({"annealing": True} if run.is_annealed else {})
     history = fit(circuit, *local[:2], **schedule, seed=run.seed, folder=folder, progress=False)
     return run, {
         **run._asdict(),
@@ -143,14 +162,14 @@ def train(
     }
 
 
-def improvements(records: Records, datasets: Sequence[str]) -> list[Row]:
+def improvements(records: Records, datasets: Sequence[str], kind: type[ClusterRun] = ClusterRun) -> list[Row]:
     """The clusters of data sets with all their records, by improvement: test log-likelihoods over the seeds there are."""
     rows = []
     for dataset in datasets:
-        if all(run in records for run in cluster_runs(dataset, seed=0)):
+        if all(run in records for run in cluster_runs(dataset, 0, kind)):
             clusters = range(CLUSTER_SETTINGS[dataset].clusters)
             rows += sorted(
-                (_row(records, dataset, cluster) for cluster in clusters), key=lambda row: row["improvement"]
+                (_row(records, dataset, cluster, kind) for cluster in clusters), key=lambda row: row["improvement"]
             )
     return rows
 
@@ -166,9 +185,9 @@ def summaries(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _row(records: Records, dataset: str, cluster: int) -> Row:
+def _row(records: Records, dataset: str, cluster: int, kind: type[ClusterRun]) -> Row:
     """Both methods on one cluster."""
-    by_method = {method: _records_of(records, dataset, cluster, method) for method in BOTH_METHODS}
+    by_method = {method: _records_of(records, dataset, cluster, method, kind) for method in BOTH_METHODS}
     means = {method: fmean(record["test"] for record in by_method[method]) for method in BOTH_METHODS}
     variables = prod(images.IMAGE_SETS[dataset].shape)
     return {
@@ -182,10 +201,10 @@ def _row(records: Records, dataset: str, cluster: int) -> Row:
     }
 
 
-def _records_of(records: Records, dataset: str, cluster: int, method: str) -> list[Record]:
+def _records_of(records: Records, dataset: str, cluster: int, method: str, kind: type[ClusterRun]) -> list[Record]:
     """The records of a method on a cluster, for seeds 0, 1, 2 ... as far as there are any."""
     clusters = CLUSTER_SETTINGS[dataset].clusters
-    runs = (ClusterRun(dataset, clusters, cluster, method, seed) for seed in count())
+    runs = (kind(dataset, clusters, cluster, method, seed) for seed in count())
     return [records[run] for run in takewhile(records.__contains__, runs)]
 
 

@@ -14,11 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from ..asking import TableModel
+from ..circuits import Circuit, Mixture
 from ..files import write
 from .export import check, encode_rows, pack
 
 FOLDER = Path(__file__).parent
-EVALUATOR = ("normal", "banks", "scales", "circuit", "values", "events", "columns", "distributions", "evaluator", "worker")
+EVALUATOR = (
+    "normal",
+    "banks",
+    "scales",
+    "circuit",
+    "values",
+    "events",
+    "columns",
+    "distributions",
+    "evaluator",
+    "worker",
+)
 PAGE = ("axes", "dom", "session", "cards", "histograms", "panels", "page")
 MODULE = re.compile(r"^import [^;]*;\n|^export (?=async|class|const|function)", re.MULTILINE)
 LARGEST = 8_000_000
@@ -40,12 +52,23 @@ def page(
         rows: A table whose rows the page shall contain; by default it contains none.
         notes: A list to which sentences about that table are added.
     """
-    check(model.circuit)
+    _check(model.circuit, served)
     header = {**(more or {}), "served": served, "with_rows": rows is not None}
     packed = pack(model, not served, header, None if rows is None else encode_rows(model, rows, notes))
     parts = {"style": _text("page.css"), "evaluator": _script(EVALUATOR), "page": _script(PAGE)}
     filled = {**parts, "model": packed, "policy": _policy(parts, served)}
     return re.sub(r"{(\w+)}", lambda match: filled[match[1]], _text("page.html"))
+
+
+def _check(circuit: Circuit | Mixture, served: bool) -> None:
+    """Refuses what a page cannot show: ensembles only with a server behind it."""
+    if isinstance(circuit, Mixture) and not served:
+        raise ValueError(
+            f"this model is an ensemble of {len(circuit.components)} circuits, which a page cannot evaluate by itself yet: "
+            "use `hyperspn explore --serve`"
+        )
+    for part in circuit.components if isinstance(circuit, Mixture) else [circuit]:
+        check(part)
 
 
 @dataclass(frozen=True)

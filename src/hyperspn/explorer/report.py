@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..asking import StrangeRow, TableModel
+from ..asking.fitting import possible_rows
 from ..data import Splits, table_of
 from ..data.streams import in_memory
 from ..learning.baselines import chow_liu_tree, independent_columns
@@ -66,12 +67,7 @@ def report(model: TableModel, splits: Splits, frame: Any, title: str = "A model 
 
 def _likelihoods(model: TableModel, splits: Splits) -> dict[str, tuple[float, float]]:
     """Mean log-likelihoods of validation and test rows, without those that no model can explain."""
-    parts = []
-    for x in (splits.valid, splits.test):
-        is_possible = np.ones(len(x), bool)
-        for v, column in enumerate(model.schema.columns):
-            is_possible &= ~column.impossible(x[:, v])
-        parts.append(x[is_possible])
+    parts = [x[possible_rows(model.schema, x)] for x in (splits.valid, splits.test)]
     answers = {
         "independent columns": independent_columns(model.schema, in_memory(splits.train), *parts),
         "one Chow-Liu tree, no hidden states": chow_liu_tree(model.schema, in_memory(splits.train), *parts),

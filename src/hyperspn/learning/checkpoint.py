@@ -219,7 +219,18 @@ def _checked_state(state: Any, optimizer: Learner) -> dict[str, Any]:
             raise ValueError("expected finite moments")
         if entry["step"] < 1 or (entry["exp_avg_sq"] < 0).any():
             raise ValueError("expected steps and squares")
-    return {**present, "state": state["state"]}
+    return {**present, "state": state["state"], **_checked_average(state, present)}
+
+
+def _checked_average(state: Any, present: dict[str, Any]) -> dict[str, Any]:
+    """The average of the parameters, where the optimizer keeps one."""
+    if "average" not in present:
+        return {}
+    own, expected = state["average"], present["average"]
+    shapes = [[(part.shape, part.dtype) for part in parts] for parts in (own, expected)]
+    if shapes[0] != shapes[1] or not all(part.isfinite().all() for part in own):
+        raise ValueError("expected an average of the parameters")
+    return {"average": list(own), "steps": whole("steps", state["steps"], least=0)}
 
 
 def _difference(name: str, value: Any, other: Any) -> str:

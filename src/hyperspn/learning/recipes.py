@@ -29,6 +29,7 @@ PASSES, FEWEST, MOST = 25, 800, 4000
 FEW_VARIABLES = 100
 EVALUATIONS = 20
 FEW_ROWS = 5000
+FEWEST_HATS, MOST_HATS, ROWS_PER_HAT = 48, 160, 50
 EM_STEPS, PSEUDOCOUNT = 100, 1.0
 LEARNING_RATES = {"embeddings": 2e-2, "network": 2e-2}
 PRIOR = 8.0
@@ -147,7 +148,7 @@ class Recipe(NamedTuple):
 
 
 FOREST = Recipe(
-    "chow-liu", "factored", layer_size=16, replicas=64, features=16, prior=0.5, learning_rate=0.1, batch_size=400
+    "chow-liu", "factored", layer_size=32, replicas=32, features=16, prior=0.5, learning_rate=0.1, batch_size=400
 )
 RECIPES = {
     "hyperspn": {
@@ -158,7 +159,7 @@ RECIPES = {
         "tree-mixture": Recipe("chow-liu", "factored", layer_size=2, replicas=128, features=32),
         "balanced": Recipe("learned", "factored", layer_size=6, replicas=32, features=3, hidden=(20, 20)),
         "forest": FOREST,
-        "large-forest": FOREST._replace(layer_size=32),
+        "large-forest": FOREST._replace(layer_size=64),
     },
     "spn": {
         "random": Recipe("random", "direct"),
@@ -170,7 +171,12 @@ RECIPES = {
 """For each kind of model the recipes among which to choose."""
 
 
-def leaf_families(schema: Schema, members: int = 96) -> list[LeafFamily]:
+def hats_for(rows: int) -> int:
+    """How many hats suit a table: more rows tell finer details."""
+    return min(MOST_HATS, max(FEWEST_HATS, rows // ROWS_PER_HAT))
+
+
+def leaf_families(schema: Schema, members: int) -> list[LeafFamily]:
     """The leaf family of each column, with `members` hats for one of numbers."""
     return [
         Categorical(column.size) if column.scale is None else Numeric(column.scale, members, column.missing_as_data)

@@ -25,13 +25,17 @@ ROUNDS = {"short": (0.1, 3), "long": (0.4, 2), "full": (1.0, 1)}  # the part of 
 
 
 class Trained(NamedTuple):
-    """A circuit that was trained, how it went, the name of its recipe, its folder if it has one, and how good it is."""
+    """A circuit that was trained, how it went, the name of its recipe, its folder if it has one, and how good it is.
+
+    The part is that of the schedule's steps.
+    """
 
     circuit: Circuit
     history: History
     name: str
     folder: Path | None
     value: float
+    part: float = 1.0
 
 
 def search(
@@ -68,15 +72,29 @@ def search(
         >>> search(recipes, rows[:100], rows[100:], steps=100, progress=False).name
         'large'
     """
-    best = None
-    for trained in trials(recipes, train, valid, leaves, minutes=minutes, folder=folder, **options):
-        if judge:
-            trained = trained._replace(value=distributed.first(partial(judge, trained.circuit)))
-        best = trained if best is None or trained.value > best.value else best
-    assert best is not None
+    best = leaders(recipes, train, valid, leaves, judge=judge, minutes=minutes, folder=folder, **options)[0]
     if folder is not None and best.folder and best.folder != Path(folder):
         copy_run(best.folder, Path(folder))
     return best
+
+
+def leaders(
+    recipes: Mapping[str, Recipe],
+    train: np.ndarray | Stream,
+    valid: np.ndarray | None,
+    leaves: Sequence[LeafFamily] | None = None,
+    *,
+    judge: Judge | None = None,
+    **options: Any,
+) -> list[Trained]:
+    """The best circuit of each recipe that a search trains, the best of all first; the arguments are those of `search`."""
+    best: dict[str, Trained] = {}
+    for trained in trials(recipes, train, valid, leaves, **options):
+        if judge:
+            trained = trained._replace(value=distributed.first(partial(judge, trained.circuit)))
+        if trained.name not in best or trained.value > best[trained.name].value:
+            best[trained.name] = trained
+    return sorted(best.values(), key=lambda trained: -trained.value)
 
 
 def trials(
@@ -105,13 +123,14 @@ def trials(
             for name in names:
                 if values and _is_late(bar):
                     return
-                steps = _steps(recipes[name], train, part, options)
+                steps = steps_of(recipes[name], train, part, options)
+                own = trial_folder / label / name if trial_folder else place
                 circuit, history = recipes[name].train(
                     train,
                     valid,
                     leaves,
                     part=part,
-                    folder=trial_folder / label / name if trial_folder else place,
+                    folder=own,
                     stage=f"{name}, {label} round" if len(recipes) > 1 else name,
                     progress=bar,
                     **{**options, "notes": {**options.get("notes", {}), "recipe": name}},
@@ -120,9 +139,7 @@ def trials(
                 values[name] = max(history.valid, default=0.0)
                 if values[name] == max(values.values()) and history.valid:
                     bar.rival = history.entries
-                yield Trained(
-                    circuit, history, name, trial_folder / label / name if trial_folder else place, values[name]
-                )
+                yield Trained(circuit, history, name, own, values[name], part)
             names = sorted(names, key=lambda name: -values[name])[:remaining]
             if _is_late(bar):
                 return
@@ -132,7 +149,7 @@ def _is_late(bar: Progress) -> bool:
     return bar.has_end and distributed.first(lambda: bar.is_late)
 
 
-def _steps(recipe: Recipe, train: np.ndarray | Stream, part: float, options: Mapping[str, Any]) -> int:
+def steps_of(recipe: Recipe, train: np.ndarray | Stream, part: float, options: Mapping[str, Any]) -> int:
     """How many steps a recipe takes in a round."""
     return max(1, int(part * recipe.schedule(*train.shape, **_of_schedule(options))["steps"]))
 
@@ -142,7 +159,7 @@ def _total(recipes: Mapping[str, Recipe], train: np.ndarray | Stream, options: M
     total, names = 0.0, list(recipes)
     for part, remaining in ROUNDS.values():
         if part == 1 or len(names) > remaining:
-            total += sum(_steps(recipes[name], train, part, options) for name in names)
+            total += sum(steps_of(recipes[name], train, part, options) for name in names)
             names = names[:remaining]
     return int(total)
 

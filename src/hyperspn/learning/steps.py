@@ -19,9 +19,12 @@ from ..kernel import rounded_subnormals
 from ..leaves.evidence import Evidence
 from ..weights.source import WeightSource
 from . import distributed
+from .averaging import Averaging
 from .checkpoint import LogEntry
 from .em import EM
 from .regularizers import Dropout
+
+Learner = Optimizer | Averaging | EM
 
 EVALUATED_ROWS = 5000
 
@@ -54,7 +57,7 @@ class Training:
         train: Evidence | Stream,
         valid: Evidence | None,
         weights: WeightSource,
-        learner: Optimizer | EM,
+        learner: Learner,
         batch_size: int,
         annealed_steps: int | None,
         seed: int,

@@ -22,11 +22,12 @@ from ..data.streams import Stream
 from ..leaves.evidence import Evidence, Rows, as_tensor
 from ..weights.source import WeightSource
 from . import distributed
+from .averaging import Averaging
 from .checkpoint import Folder, LogEntry, Parameters, circuit_digest, copy_parameters, meaning, table_digest
 from .em import EM
 from .history import History, Progress, as_history, best_evaluation, is_over
 from .regularizers import Dropout, Softening
-from .steps import Conditional, Training
+from .steps import Conditional, Learner, Training
 
 IDLE: dict[str, dict[str, float | None]] = {  # what an optimizer does not use, and must be left at
     "adam": {"step_size": 1.0, "pseudocount": 0.0},
@@ -36,6 +37,7 @@ IDLE: dict[str, dict[str, float | None]] = {  # what an optimizer does not use, 
         "annealing": False,
         "dropout": 0.0,
         "discriminative_weight": 0.0,
+        "averaging": None,
     },
 }
 
@@ -55,6 +57,7 @@ def fit(
     weight_decay: ByGroup = 0.0,
     learning_rate: ByGroup | None = None,
     annealing: bool = False,
+    averaging: float | None = None,
     step_size: float = 1.0,
     pseudocount: float = 0.0,
     dropout: float = 0.0,
@@ -99,6 +102,8 @@ def fit(
         learning_rate: Of Adam, one learning rate for all parameters, or rates of groups by name, ``{"leaves": 1e-3}``,
             in place of the circuit's own (`parameter_groups`).
         annealing: Of Adam, whether the learning rates rise in the first steps and then fall to 0 (see `annealing_factor`).
+        averaging: Of Adam, like 0.999, how much of an average of the parameters remains at a step (see `Averaging`): at each
+            evaluation the average or the parameters themselves count, whichever are better on the validation rows.
         step_size: Of EM, how far to go towards the optimum of a batch, > 0 and <= 1.
         pseudocount: Of EM, how many rows' worth of uniform flow each sum is given.
         dropout: The probability of an edge of a sum to be dropped at a step (see `Dropout`); not with EM.
@@ -134,8 +139,7 @@ def fit(
         "seed": whole("seed", seed, least=0),
     }
     conditional = _conditional(circuit, discriminative_weight, target)
-    if conditional is not None:
-        settings |= {"discriminative_weight": conditional.weight, "target": target}
+    settings |= _rare_settings(conditional, target, averaging)
     _check_idle(settings, optimizer)
     _check_rows(train, valid, sample_weight, patience)
 
@@ -143,7 +147,11 @@ def fit(
         return {**settings, **_digests(circuit, train, valid, sample_weight, valid_weight)}
 
     distributed.check_same(arguments)
-    learner = EM(circuit, step_size, pseudocount) if optimizer == "em" else _adam(circuit, weight_decay, learning_rate)
+    learner: Learner = (
+        EM(circuit, step_size, pseudocount)
+        if optimizer == "em"
+        else _adam(circuit, weight_decay, learning_rate, averaging)
+    )
     training = Training(
         circuit,
         train if isinstance(train, Stream) else _read(circuit, train, "train", sample_weight),
@@ -182,9 +190,10 @@ def _train(
                     training.learn(step)
                 is_late = progress.has_end and distributed.first(lambda: progress.is_late)
                 if step % evaluate_every == 0 or step == steps or is_late:
-                    evaluations.append(training.evaluate(step, start))
-                    if evaluations[-1] is best_evaluation(evaluations):
-                        best = copy_parameters(circuit)
+                    evaluation, parameters = _evaluate(training, step, start)
+                    evaluations.append(evaluation)
+                    if evaluation is best_evaluation(evaluations):
+                        best = parameters
                     if run:
                         run.keep(circuit, learner, evaluations, best)
                 progress.show(step, evaluations)
@@ -193,7 +202,18 @@ def _train(
     return evaluations
 
 
-def _resume(circuit: Circuit, learner: Optimizer | EM, run: Folder | None) -> tuple[list[LogEntry], Parameters]:
+def _evaluate(training: Training, step: int, start: float) -> tuple[LogEntry, Parameters]:
+    """The evaluation of the parameters, and these; or of their average, if it is better or there is nothing to tell."""
+    evaluation, parameters = training.evaluate(step, start), copy_parameters(training.circuit)
+    if isinstance(training.learner, Averaging):
+        with training.learner.averaged():
+            averaged = training.evaluate(step, start)
+            if averaged["valid"] is None or averaged["valid"] > evaluation["valid"]:
+                return {**averaged, "averaged": True}, copy_parameters(training.circuit)
+    return evaluation, parameters
+
+
+def _resume(circuit: Circuit, learner: Learner, run: Folder | None) -> tuple[list[LogEntry], Parameters]:
     """Brings circuit and optimizer in all processes to where the run stopped: all evaluations, best parameters."""
 
     def resume() -> tuple[Any, ...]:
@@ -225,6 +245,14 @@ def _check_rows(
         raise ValueError("expected validation rows for early stopping, found patience without them")
 
 
+def _rare_settings(conditional: Conditional | None, target: int | None, averaging: float | None) -> dict[str, Any]:
+    """Settings that a run has only where they are asked for."""
+    settings: dict[str, Any] = {}
+    if conditional is not None:
+        settings |= {"discriminative_weight": conditional.weight, "target": target}
+    return settings if averaging is None else settings | {"averaging": number("averaging", averaging)}
+
+
 def _conditional(circuit: Circuit, weight: float, target: int | None) -> Conditional | None:
     """What is asked of the target; nothing if its weight is 0."""
     if not 0 <= number("discriminative_weight", weight) <= 1:
@@ -237,7 +265,9 @@ def _conditional(circuit: Circuit, weight: float, target: int | None) -> Conditi
     return Conditional(float(weight), torch.arange(variables) == target)
 
 
-def _adam(circuit: Circuit, weight_decay: ByGroup, learning_rate: ByGroup | None) -> Optimizer:
+def _adam(
+    circuit: Circuit, weight_decay: ByGroup, learning_rate: ByGroup | None, averaging: float | None
+) -> Optimizer | Averaging:
     groups = circuit.parameter_groups()
     for setting, key in ((learning_rate, "lr"), (weight_decay, "weight_decay")):
         for group in groups:
@@ -245,7 +275,8 @@ def _adam(circuit: Circuit, weight_decay: ByGroup, learning_rate: ByGroup | None
             if value is not None:
                 group[key] = value
     fused = circuit.mixture.device.type in ("cpu", "cuda")
-    return torch.optim.Adam(groups, fused=fused)
+    adam = torch.optim.Adam(groups, fused=fused)
+    return adam if averaging is None else Averaging(adam, averaging)
 
 
 def _regularize(circuit: Circuit, softening: float, dropout: float, seed: int) -> WeightSource:

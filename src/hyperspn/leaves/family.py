@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -52,6 +52,12 @@ class LeafFamily:
     def join(families: Sequence[LeafFamily]) -> LeafFamily:
         """One family for the variables of several of equal kin."""
         return families[0]
+
+    def times(self, copies: int) -> LeafFamily:
+        """The family with the members of several alike, one after the other; those without parameters are the same in all."""
+        if not self.num_parameters:
+            return self
+        return replace(self, members=copies * self.members)  # type: ignore[attr-defined, call-arg]
 
     def initial(self, variables: int) -> Tensor:
         """Starting values of the parameters, (variables, l, parameters)."""

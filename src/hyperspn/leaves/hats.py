@@ -10,7 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 
-REACH = 4.5  # the places of the outer hats, in normal scores; beyond there are tails like those of a normal distribution
+REACH = (
+    4.5  # the places of the outer hats, in normal scores; beyond there are tails like those of a normal distribution
+)
 NARROW = 1e-9  # intervals in which a density is as good as constant
 
 

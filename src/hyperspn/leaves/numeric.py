@@ -113,7 +113,9 @@ class NumericColumns(LeafFamily):
         """
         columns = [_read_column(family, x[:, v].cpu().numpy()) for v, family in enumerate(self.families)]
         most = max(member.shape[1] for member, *_ in columns)
-        members, likelihoods, logs = (np.stack(parts, 1) for parts in zip(*(_fill(most, *c) for c in columns), strict=True))
+        members, likelihoods, logs = (
+            np.stack(parts, 1) for parts in zip(*(_fill(most, *c) for c in columns), strict=True)
+        )
         return (
             torch.from_numpy(members).to(x.device),
             torch.from_numpy(likelihoods).to(x.device, dtype),
@@ -179,7 +181,9 @@ class NumericColumns(LeafFamily):
         total = low.new_zeros(*low.shape[:-1], self.members)
         every = np.arange(self.members)
         for start, end in zip(low.unbind(-1), high.unbind(-1), strict=True):
-            total += torch.from_numpy(self.hats.mass(start[..., None].cpu().numpy(), end[..., None].cpu().numpy(), every))
+            total += torch.from_numpy(
+                self.hats.mass(start[..., None].cpu().numpy(), end[..., None].cpu().numpy(), every)
+            )
         return total
 
     def _draw(self, members: Tensor, low: Tensor, high: Tensor, generator: Generator | None) -> Tensor:
@@ -216,7 +220,7 @@ def _read_column(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int32], Flo
         offset = np.where(np.isposinf(x), 0.0, -log(scale.width))
     if len(points):
         members = np.append(members, family.members + np.maximum(point, 0)[:, None], 1)
-        likelihoods = np.append(likelihoods, (point >= 0)[:, None], 1)
+        likelihoods = np.append(likelihoods, (point >= 0)[:, None].astype(np.float64), 1)
     largest = likelihoods.max(1)
     likelihoods = likelihoods / np.where(largest > 0, largest, 1)[:, None]
     with np.errstate(divide="ignore"):
@@ -228,8 +232,8 @@ def _fill(width: int, members: NDArray, likelihoods: NDArray, logs: NDArray) -> 
     """The same with likelihoods of 0 up to a width; those that are not 0 come first."""
     order = np.argsort(likelihoods == 0, axis=1, kind="stable")
     missing = ((0, 0), (0, width - members.shape[1]))
-    ordered = (np.take_along_axis(part, order, 1) for part in (members, likelihoods))
-    return *(np.pad(part, missing) for part in ordered), logs
+    members, likelihoods = (np.take_along_axis(part, order, 1) for part in (members, likelihoods))
+    return np.pad(members, missing), np.pad(likelihoods, missing), logs
 
 
 @lru_cache(maxsize=1024)

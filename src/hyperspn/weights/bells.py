@@ -92,7 +92,9 @@ def move_bells(written: Tensor, gradient: Tensor, grid: Tensor, step_size: float
     new_mean = mean + step_size * offset
     square = torch.lerp(std.square(), spread, step_size) - (new_mean - mean).square()
     moved = torch.stack(bell_numbers(new_mean, square.clamp(min=0).sqrt(), step), -1)
-    return torch.cat([torch.where((flow > 0)[..., None], moved, written[..., :MEAN_AND_WIDTH]), written[..., MEAN_AND_WIDTH:]], -1)
+    return torch.cat(
+        [torch.where((flow > 0)[..., None], moved, written[..., :MEAN_AND_WIDTH]), written[..., MEAN_AND_WIDTH:]], -1
+    )
 
 
 def quantiles(rows: int) -> Tensor:
