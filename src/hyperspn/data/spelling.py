@@ -90,19 +90,29 @@ def find_spelling(text: pa.ChunkedArray) -> tuple[Spelling, pa.ChunkedArray] | N
 
     A comma separates thousands only if it does so wherever it stands, and in every number that is large enough.
     """
-    ends = re.fullmatch(
-        r"([^\d+.,-]?)[+-]?(?:[\d.,].*?|(?i:inf|infinity))([^\d.,]*)", text[0].as_py(), re.ASCII | re.DOTALL
-    )
+    ends = _ends(text[0].as_py())
     if ends is None:
         return None
-    prefix, suffix = (
-        each if each in known else "" for each, known in zip(ends.groups(), (PREFIXES, SUFFIXES), strict=True)
-    )
-    for decimal, thousands in STYLES:
-        spelling = Spelling(decimal, thousands, prefix, suffix)
+    for style in STYLES:
+        spelling = Spelling(*style, *ends)
         if spelling.parse(text[:100]).null_count == 0 and (numbers := spelling.parse(text)).null_count == 0:
             return spelling if spelling.is_plain else replace(spelling, places=_places(spelling, text)), numbers
     return None
+
+
+def nearest_spelling(text: pa.Array) -> Spelling:
+    """The spelling in which the most of these strings are numbers."""
+    ends = sorted({_ends(each) or ("", "") for each in text[:100].to_pylist()})
+    spellings = [Spelling(*style, *end) for style in STYLES for end in ends]
+    return min(spellings, key=lambda spelling: spelling.parse(text).null_count)
+
+
+def _ends(text: str) -> tuple[str, str] | None:
+    """What stands before and after a number; nothing if there is none."""
+    found = re.fullmatch(
+        r"([^\d+.,-]?)[+-]?(?:[\d.,].*?|(?i:inf|infinity))([^\d.,]*)", text, re.ASCII | re.DOTALL
+    )
+    return found and (found[1] if found[1] in PREFIXES else "", found[2] if found[2] in SUFFIXES else "")
 
 
 def _places(spelling: Spelling, text: pa.Array) -> int | None:
