@@ -134,6 +134,7 @@ def test_categories(columns, name, event, weights):
     ("name", "event", "message"),
     [
         ("color", "pink", "expected one of 'blue', 'green', 'red' in column 'color', found 'pink'"),
+        ("color", "gren", "found 'gren'; did you mean green"),
         ("color", Above("red"), "has no order"),
         ("color", Missing(), "not modeled with missing values"),
         ("age", "old", "expected a number"),
@@ -148,6 +149,17 @@ def test_categories(columns, name, event, weights):
 def test_bad_events(columns, name, event, message):
     with pytest.raises(ValueError, match=message):
         as_known(columns[name], event)
+
+
+def test_numbers_can_be_asked_for_without_the_signs_of_their_column():
+    table = pa.table({"rate": ["0 %", "5 %", "10 %"] * 40, "price": [f"{i}.{i:03},{i % 100:02}" for i in range(1, 121)]})
+    rate, price = recognize(table).columns
+    for value in ("10 %", "10", 10):
+        assert as_known(rate, value).event.tolist() == [0, 0, 1]
+    for low in ("7.007,07", "7007.07", 7007.07):
+        assert as_known(price, AtLeast(low)).event.tolist() == as_known(price, AtLeast("7.007,07")).event.tolist()
+    thousand = as_known(price, Above("1.234")).event  # as the column writes numbers
+    assert thousand.tolist() == as_known(price, Above(1234)).event.tolist()
 
 
 def test_rare_categories_share_a_code_by_their_frequencies():

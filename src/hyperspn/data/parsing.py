@@ -65,7 +65,7 @@ def _cut(part: str, names: Sequence[str]) -> tuple[str, str, str]:
     whole = _unquote(part) if _is_quoted(part) else part
     cuts = [(whole[: at.start()].strip(), at.group(), whole[at.end() :].strip()) for at in OPERATORS.finditer(whole)]
     if not cuts:
-        raise ValueError(f"expected evidence like {EXAMPLE}, found {part!r}")
+        raise ValueError(f"expected evidence like {EXAMPLE}, values with a comma in quotes, found {part!r}")
     name, operator, value = next((cut for cut in cuts if _unquote(cut[0]) in names), cuts[0])
     return _unquote(name), operator, value
 

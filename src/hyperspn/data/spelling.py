@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STYLES = ((".", ""), (".", ","), (",", ""), (",", "."), *product(".,", (" ", "'", "\u00a0", "\u202f")))
-PREFIXES, SUFFIXES = ("", "$", "€", "£"), ("", "%", " %", "€", " €", " $")
+PREFIX, SUFFIX = re.compile(r"[$€£]?"), re.compile(r"[%€]?| [%€$]| [^\W\d_]{1,12}| °[CFK]?")
 EXACT = 2**53  # whole numbers up to here are exact in float64
 
 
@@ -28,7 +28,7 @@ class Spelling:
         decimal: The decimal mark.
         thousands: What separates thousands, if anything.
         prefix: What every number begins with, like ``$``.
-        suffix: What every number ends with, like ``%``.
+        suffix: What every number ends with, like ``%`` or `` kg``.
         places: How many decimals every number has, if it is the same number.
     """
 
@@ -39,7 +39,9 @@ class Spelling:
     places: int | None = None
 
     def __post_init__(self) -> None:
-        known = (self.decimal, self.thousands) in STYLES and self.prefix in PREFIXES and self.suffix in SUFFIXES
+        known = (self.decimal, self.thousands) in STYLES and all(
+            isinstance(end, str) and fits.fullmatch(end) for end, fits in ((self.prefix, PREFIX), (self.suffix, SUFFIX))
+        )
         if not known or not (self.places is None or (type(self.places) is int and 0 <= self.places <= 20)):
             raise ValueError(f"expected a way to write numbers, found {self}")
 
@@ -112,7 +114,7 @@ def _ends(text: str) -> tuple[str, str] | None:
     found = re.fullmatch(
         r"([^\d+.,-]?)[+-]?(?:[\d.,].*?|(?i:inf|infinity))([^\d.,]*)", text, re.ASCII | re.DOTALL
     )
-    return found and (found[1] if found[1] in PREFIXES else "", found[2] if found[2] in SUFFIXES else "")
+    return found and (found[1] if PREFIX.fullmatch(found[1]) else "", found[2] if SUFFIX.fullmatch(found[2]) else "")
 
 
 def _places(spelling: Spelling, text: pa.Array) -> int | None:
