@@ -16,7 +16,13 @@ COMMANDS = (
     "query run --of species --given body_mass_g=3000..4000",
     "explore run --out penguins.html",
 )
-CONTENTS = ("hyperspn/_kernel", "hyperspn/py.typed", "hyperspn/explorer/evaluator.js", "licenses/LICENSE", "nanobind.txt")
+CONTENTS = (
+    "hyperspn/_kernel",
+    "hyperspn/py.typed",
+    "hyperspn/explorer/evaluator.js",
+    "licenses/LICENSE",
+    "nanobind.txt",
+)
 KERNEL = "import hyperspn; assert type(hyperspn.SPN(4).engine).__name__ == 'NativeEngine'"
 
 

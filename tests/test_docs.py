@@ -12,8 +12,6 @@ import typer
 
 from test_layering import MAY_USE, PACKAGE
 
-import hyperspn
-
 from hyperspn.cli.main import app
 from hyperspn.experiments import ARTIFACTS, Records
 

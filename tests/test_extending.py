@@ -53,7 +53,9 @@ def test_the_leaves_sum_to_one(leaf, engine):
 
 @pytest.mark.parametrize("engine", ["auto", "layered"])
 def test_the_weights_sum_to_one(source, engine):
-    circuit = hyperspn.load(source["folder"] / "columns.safetensors", engine, classes=[source["LowRankWeights"]]).double()
+    circuit = hyperspn.load(
+        source["folder"] / "columns.safetensors", engine, classes=[source["LowRankWeights"]]
+    ).double()
     with torch.no_grad():
         total = circuit.log_prob(torch.cartesian_prod(*[torch.arange(2)] * 8)).exp().sum()
     assert total.item() == pytest.approx(1, abs=1e-6)

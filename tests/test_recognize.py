@@ -162,7 +162,9 @@ def test_a_column_that_has_numbers_but_for_a_few_strings():
     column = only(text(*(20 + i % 60 for i in range(500)), "unknown", "unknown", "old"), notes=notes)
     assert column.kind == "categorical"
     (note,) = notes
-    assert note.startswith("column 'a' has numbers but for 'unknown' (2 cells), 'old' (1 cell), so it is not seen as numeric: ")
+    assert note.startswith(
+        "column 'a' has numbers but for 'unknown' (2 cells), 'old' (1 cell), so it is not seen as numeric: "
+    )
 
 
 @pytest.mark.parametrize("write", ["{:.2f}", "{:,.2f}", "{:.1f} %", "€{:,.2f}"])

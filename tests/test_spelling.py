@@ -44,7 +44,19 @@ def test_spellings_there_and_back(texts, numbers, spelling):
     "texts",
     [
         *(["red"], ["007", "010"], ["1_0"], ["1,2,3"], ["12,34,567"], ["1.5.2"], ["0x1f"], ["1", "two"], ["-"], ["%"]),
-        *(["5%", "5"], ["$5", "€5"], ["5 m", "5 km"], ["12a", "13a"], ["1 Main Street", "2 Main Street"], ["1 2"], [""], ["--5"], ["1e"], ["nan"], ["٣"]),
+        *(
+            ["5%", "5"],
+            ["$5", "€5"],
+            ["5 m", "5 km"],
+            ["12a", "13a"],
+            ["1 Main Street", "2 Main Street"],
+            ["1 2"],
+            [""],
+            ["--5"],
+            ["1e"],
+            ["nan"],
+            ["٣"],
+        ),
     ],
 )
 def test_what_is_no_number(texts):

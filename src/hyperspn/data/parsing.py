@@ -87,7 +87,7 @@ def _parse_alternative(text: str) -> Event:
     if text == "missing":
         return Missing()
     low, dots, high = text.partition("..")
-    return (low.strip() or None, high.strip() or None) if dots else text
+    return (_unquote(low.strip()) or None, _unquote(high.strip()) or None) if dots else text
 
 
 def _parse_likelihood(text: str) -> tuple[str, float]:

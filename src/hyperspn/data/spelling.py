@@ -111,9 +111,7 @@ def nearest_spelling(text: pa.Array) -> Spelling:
 
 def _ends(text: str) -> tuple[str, str] | None:
     """What stands before and after a number; nothing if there is none."""
-    found = re.fullmatch(
-        r"([^\d+.,-]?)[+-]?(?:[\d.,].*?|(?i:inf|infinity))([^\d.,]*)", text, re.ASCII | re.DOTALL
-    )
+    found = re.fullmatch(r"([^\d+.,-]?)[+-]?(?:[\d.,].*?|(?i:inf|infinity))([^\d.,]*)", text, re.ASCII | re.DOTALL)
     return found and (found[1] if PREFIX.fullmatch(found[1]) else "", found[2] if SUFFIX.fullmatch(found[2]) else "")
 
 
