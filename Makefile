@@ -26,12 +26,13 @@ browser-test: .venv/.installed ## The explorer's page in chromium, chromium-brow
 screenshots: .venv/.installed ## The documentation's pictures of the explorer, as the browser shows it now
 	HYPERSPN_BROWSER=1 HYPERSPN_SCREENSHOTS=docs $(BIN)/python -m pytest tests/browser -k "evidence or pinned or dark"
 
-lint: .venv/.installed ## ruff, mypy, codespell, clang-format, and the workflows against their schema
+lint: .venv/.installed ## ruff, mypy, codespell, clang-format, and workflows and issue forms against their schemas
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	git ls-files | xargs $(BIN)/codespell
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
 	find src -name "*.[ch]pp" | xargs $(BIN)/clang-format --dry-run --Werror
 
 # The wheel is built from the sdist, where there is no git.
