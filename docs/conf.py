@@ -29,6 +29,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_show_sphinx = False
+html_show_copyright = False
 
 default_role = "py:obj"
 autodoc_member_order = "bysource"

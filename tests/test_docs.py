@@ -4,6 +4,7 @@ import re
 import runpy
 import shlex
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,9 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "CHANGELOG")), *sorted(ROOT.glob("docs/**/*.md"))]
 COMMANDS = typer.main.get_command(app).commands
+ROOMS = ("asking", "circuits", "data", "estimators", "learning", "leaves", "structures", "weights")
+DIRECTIVE = re.compile(r"\.\. auto(module|class|function|data):: (\S+)\n((?:   .*\n)*)")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 LINE = re.compile(r"(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?hyperspn (.*)")
 
 
@@ -96,9 +100,74 @@ def test_options_in_sentences_exist(page):
     assert options <= known
 
 
-def test_public_names_are_in_the_pages():
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    assert [name for name in hyperspn.__all__ if not re.search(rf"\b{name}\b", text)] == []
+def documented():
+    """The names in the API reference: those that are named, and those of modules whose members are listed."""
+    for page in sorted(ROOT.glob("docs/api/*.md")):
+        for kind, name, options in DIRECTIVE.findall(page.read_text(encoding="utf-8")):
+            yield name
+            if kind == "module" and ":members:" in options:
+                module = import_module(name)
+                names = getattr(module, "__all__", None) or (member for member in vars(module) if member[0] != "_")
+                yield from (f"{name}.{member}" for member in names)
+
+
+def test_the_reference_has_every_public_name():
+    known = set(documented())
+    described = {_identity(name) for name in known}
+    rooms = ("hyperspn", *(f"hyperspn.{room}" for room in ROOMS))
+    names = [f"{room}.{name}" for room in rooms for name in import_module(room).__all__]
+    assert [name for name in names if name not in known and _identity(name) not in described] == []
+
+
+def _identity(name):
+    module, _, member = name.rpartition(".")
+    return id(getattr(import_module(module), member))
+
+
+def anchors(page):
+    """The anchors of the headings of a page, as the site and GitHub make them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def link_problems(page):
+    """Links of a page to files or headings that are not there."""
+    for address in ("".join(groups) for groups in LINK.findall(page.read_text(encoding="utf-8"))):
+        path, _, anchor = address.partition("#")
+        if re.match(r"https?://", address):
+            continue
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            yield address
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "licenses" / "README.md"], ids=name_of)
+def test_links_lead_somewhere(page):
+    assert list(link_problems(page)) == []
+
+
+def test_broken_links_are_seen(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# One heading\n[a](page.md) ![b](none.png) [c](#one-heading) [d](page.md#two) [e](https://x.org)")
+    assert list(link_problems(page)) == ["none.png", "page.md#two"]
+
+
+def test_the_start_page_links_every_page():
+    start = ROOT / "docs" / "index.md"
+    linked = {(start.parent / "".join(groups)).resolve() for groups in LINK.findall(start.read_text(encoding="utf-8"))}
+    assert [name_of(page) for page in ROOT.glob("docs/[!a]*/*.md") if page not in linked] == []
+    assert [name_of(page) for page in ROOT.glob("docs/*.md") if page != start and page not in linked] == []
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/how-to/*.md")), ids=name_of)
+def test_pages_by_question_have_two_screens(page):
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= 110
+
+
+def test_make_help_tells_of_every_target():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split()
+    assert targets == re.findall(r"^([a-z-]+):.*## \w", makefile, re.MULTILINE)
 
 
 def test_the_changelog_begins_with_this_version():

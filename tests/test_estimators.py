@@ -55,7 +55,10 @@ def expected_failures(estimator):
     return (FAILURES if has_output else {}) | (LEARNING if is_supervised else {})
 
 
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+checks = parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+
+
+@pytest.mark.parametrize(checks.args[0], list(checks.args[1]), ids=checks.kwargs["ids"])  # scikit-learn 1.6 iterates
 def test_scikit_learn(estimator, check):
     check(estimator)
 

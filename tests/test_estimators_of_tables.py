@@ -7,15 +7,16 @@ from functools import partial
 import joblib
 import numpy as np
 import pytest
+import sklearn
 
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.inspection import permutation_importance
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from hyperspn import (
     HyperSPNClassifier,
@@ -89,6 +90,7 @@ def test_other_kinds_of_tables(imputer):
         )
     model = HyperSPNImputer(**Tiny(steps=4)).fit(pl.from_arrow(arrow))
     assert isinstance(model.sample(3), pl.DataFrame)
+    np.testing.assert_array_equal(model.feature_names_in_, X.columns)
 
 
 def test_outputs_that_are_asked_for(imputer):
@@ -285,25 +287,101 @@ def test_weights_of_rows():
     assert heavy.model_.num_rows == 90
 
 
-def test_with_what_scikit_learn_has():
-    X = frame(120)
-    X = X[X["size"].notna()].drop(columns="name")
-    y, X = X["size"].astype(str), X.drop(columns="size")
-    small = HyperSPNClassifier(**Tiny(steps=30))
+@pytest.fixture(scope="module")
+def things(one_thread):
+    """X and y apart."""
+    table = frame(120)
+    table = table[table["size"].notna()].drop(columns="name")
+    return table.drop(columns="size"), table["size"].astype(str)
+
+
+@pytest.fixture(scope="module")
+def small(things):
+    return HyperSPNClassifier(**Tiny(steps=30)).fit(*things)
+
+
+def test_cross_validation_on_threads(things):
+    factored = HyperSPNClassifier(**Tiny(steps=30) | {"recipe": "factored"})
     with joblib.parallel_backend("threading"):
-        assert (
-            cross_val_score(HyperSPNClassifier(**Tiny(steps=30) | {"recipe": "factored"}), X, y, cv=2, n_jobs=2).min()
-            > 0.6
-        )
-    search = GridSearchCV(small, {"recipe": ["random", "chow-liu"]}, cv=2, error_score="raise").fit(X, y)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    calibrated = CalibratedClassifierCV(small, cv=2).fit(X[["weight", "count"]].astype(float), y)
-    assert calibrated.predict_proba(X[["weight", "count"]].astype(float)).shape == (len(X), 2)
-    fitted = small.fit(X, y)
-    importance = permutation_importance(fitted, X, y, n_repeats=2, random_state=0).importances_mean
-    assert importance.shape == (4,)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(X), fitted.predict_proba(X))
-    columns = make_column_transformer((StandardScaler(), ["weight", "count"]), (OneHotEncoder(), ["sold"]))
+        assert cross_val_score(factored, *things, cv=2, n_jobs=2).min() > 0.6
+
+
+def test_a_search_in_processes(things):
+    """A fold may lack a category or a class; nothing becomes NaN, and one process finds the same."""
+    X, y = things
+    rare = X.assign(color=["red"] * (len(X) - 1) + ["blue"])
+    grid = {"recipe": ["random", "chow-liu"], "options": [{"layer_size": 2, "replicas": 2}]}
+    searches = [
+        GridSearchCV(HyperSPNClassifier(**Tiny(steps=10)), grid, cv=2, n_jobs=jobs, error_score="raise").fit(rare, y)
+        for jobs in (1, 2)
+    ]
+    scores = [search.cv_results_["mean_test_score"] for search in searches]
+    assert np.isfinite(scores[0]).all()
+    np.testing.assert_allclose(scores[0], scores[1])
+    assert searches[0].best_estimator_.predict(rare).shape == (len(X),)
+
+
+def test_calibration(things):
+    X, y = things[0][["weight", "count"]].astype(float), things[1]
+    calibrated = CalibratedClassifierCV(HyperSPNClassifier(**Tiny(steps=30)), cv=2).fit(X, y)
+    assert (calibrated.predict(X) == y).mean() > 0.8
+    np.testing.assert_allclose(calibrated.predict_proba(X).sum(1), 1)
+
+
+def test_importance_of_columns(small, things):
+    X, y = things
+    noise = X.assign(noise=np.random.default_rng(0).normal(size=len(X)))
+    fitted = clone(small).set_params(steps=150).fit(noise, y)
+    importance = permutation_importance(fitted, noise, y, n_repeats=3, random_state=0).importances_mean
+    assert importance.shape == (5,)
+    assert importance[:4].max() > importance[4] + 0.01
+
+
+def test_pickles_and_clones(small, things):
+    X = things[0]
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(small)).predict_proba(X), small.predict_proba(X))
+    again = clone(small)
+    assert again.get_params() == small.get_params()
+    np.testing.assert_array_equal(again.fit(*things).predict_proba(X), small.predict_proba(X))
+
+
+OLD = pytest.mark.skipif(sklearn.__version__ < "1.7", reason="scikit-learn 1.6 cannot select columns of polars 2")
+
+
+@pytest.mark.parametrize("output", ["default", "pandas", pytest.param("polars", marks=OLD)])
+def test_in_pipelines(things, output):
+    """Filled in, then scaled and coded column by column, then classified by another."""
+    X, y = things
+    columns = make_column_transformer(
+        (StandardScaler(), ["weight", "count"]), (OneHotEncoder(sparse_output=False), ["sold"])
+    )
     imputer = HyperSPNImputer(**Tiny(steps=30))
-    pipeline = make_pipeline(imputer, columns, LogisticRegression()).fit(X, y)
-    assert pipeline.score(X, y) > 0.9
+    pipeline = make_pipeline(imputer, columns, DecisionTreeClassifier(max_depth=3)).set_output(transform=output)
+    assert pipeline.fit(X, y).score(X, y) > 0.9
+    inside = make_column_transformer(
+        (HyperSPNImputer(**Tiny(steps=10)), ["weight", "count"]), remainder="drop", verbose_feature_names_out=False
+    ).set_output(transform="pandas")
+    filled = inside.fit_transform(X)
+    assert list(filled.columns) == ["weight", "count"]
+    assert not filled.isna().any(axis=None)
+
+
+def test_a_target_of_a_polars_series(things):
+    X, y = things
+    frames = pl.from_arrow(pa.Table.from_pandas(X, preserve_index=False)), pl.Series("size", y.tolist())
+    model = HyperSPNClassifier(**Tiny(steps=30)).fit(*frames)
+    assert model.target_ == "size"
+    assert (model.predict(frames[0]) == y.to_numpy()).mean() > 0.8
+
+
+def test_weights_of_rows_reach_every_estimator():
+    """Rows of weight 0 are as if they were not there, up to the dealing of rows."""
+    X = frame(200, holes=0)[["size", "weight"]]
+    is_large = (X["size"] == "large").to_numpy().astype(float)
+    for estimator in (HyperSPNImputer, HyperSPNOutlierDetector, HyperSPNDensity):
+        arguments = Tiny(steps=30)
+        arguments |= arguments.pop("options") if estimator is HyperSPNDensity else {}
+        model = estimator(**arguments).fit(X, sample_weight=is_large)
+        assert set(model.sample(50)["size"]) == {"large"}
+    regressor = HyperSPNRegressor(**Tiny()).fit(X[["size"]], X["weight"].astype(float), sample_weight=is_large + 1e-3)
+    assert regressor.predict(pd.DataFrame({"size": [None]})) > 180

@@ -42,6 +42,8 @@ NAMES = ("age", "hours per week", "city", "a=b", "color")
         ('"city=Washington, D.C.",age=3', {"city": "Washington, D.C.", "age": "3"}),
         ('city="Washington, D.C.|x", age=3', {"city": "Washington, D.C.|x", "age": "3"}),
         ('city="say ""hi"""', {"city": 'say "hi"'}),
+        ('age="1,5".."2,5", color=3', {"age": ("1,5", "2,5"), "color": "3"}),
+        ('"age=1,5..2,5"', {"age": ("1,5", "2,5")}),
         ("a=b=c", {"a=b": "c"}),
         ("color~red:0.7|blue:0.3", {"color": Likely({"red": 0.7, "blue": 0.3})}),
     ],
@@ -149,6 +151,19 @@ def test_categories(columns, name, event, weights):
 def test_bad_events(columns, name, event, message):
     with pytest.raises(ValueError, match=message):
         as_known(columns[name], event)
+
+
+def test_numbers_can_be_asked_for_without_the_signs_of_their_column():
+    table = pa.table(
+        {"rate": ["0 %", "5 %", "10 %"] * 40, "price": [f"{i}.{i:03},{i % 100:02}" for i in range(1, 121)]}
+    )
+    rate, price = recognize(table).columns
+    for value in ("10 %", "10", 10):
+        assert as_known(rate, value).event.tolist() == [0, 0, 1]
+    for low in ("7.007,07", "7007.07", 7007.07):
+        assert as_known(price, AtLeast(low)).event.tolist() == as_known(price, AtLeast("7.007,07")).event.tolist()
+    thousand = as_known(price, Above("1.234")).event  # as the column writes numbers
+    assert thousand.tolist() == as_known(price, Above(1234)).event.tolist()
 
 
 def test_rare_categories_share_a_code_by_their_frequencies():

@@ -1,4 +1,4 @@
-"""The page on leaves and weights of one's own does what it says."""
+"""The pages on leaves and weights of one's own do what they say."""
 
 import re
 
@@ -9,35 +9,40 @@ import torch
 
 import hyperspn
 
-PAGE = Path(__file__).parents[1] / "docs" / "extending.md"
+PAGES = Path(__file__).parents[1] / "docs" / "how-to"
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """What the code blocks define, run from top to bottom."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 6
-    names = {"__name__": "extending"}
+def run(name, folder):
+    """What the code blocks of a page define, run from top to bottom."""
+    page = PAGES / f"{name}.md"
+    names = {"__name__": name, "folder": folder}
     with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("page")
         patch.chdir(folder)
-        for block in blocks:
-            exec(compile(block, str(PAGE), "exec", dont_inherit=True), names)  # noqa: S102
-    return {**names, "folder": folder}
+        for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE):
+            exec(compile(block, str(page), "exec", dont_inherit=True), names)  # noqa: S102
+    return names
 
 
-def test_no_private_name_is_used():
-    assert not re.findall(r"(?<![\w_])_[a-z]\w*|import _", PAGE.read_text())
+@pytest.fixture(scope="module")
+def leaf(tmp_path_factory):
+    return run("leaf-family", tmp_path_factory.mktemp("leaf"))
 
 
-@pytest.mark.parametrize("name", ["circuit", "low_rank"])
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return run("weight-source", tmp_path_factory.mktemp("source"))
+
+
+@pytest.mark.parametrize("name", ["leaf-family", "weight-source"])
+def test_no_private_name_is_used(name):
+    assert not re.findall(r"(?<![\w_])_[a-z]\w*|import _", (PAGES / f"{name}.md").read_text())
+
+
 @pytest.mark.parametrize("engine", ["auto", "layered"])
-def test_the_circuits_sum_to_one(page, name, engine, tmp_path):
-    page[name].save(tmp_path / "model")
-    families = [page["LearnablePoisson"], page["Poisson"], page["LowRankWeights"]]
-    circuit = hyperspn.load(tmp_path / "model", engine, classes=families).double()
+def test_the_leaves_sum_to_one(leaf, engine):
+    circuit = hyperspn.load(leaf["folder"] / "calls.safetensors", engine, classes=[leaf["LearnablePoisson"]]).double()
     grid = torch.cartesian_prod(torch.arange(2), *[torch.arange(45)] * 3)
     with torch.no_grad():
         assert circuit.log_prob(grid).exp().sum().item() == pytest.approx(1, abs=1e-6)
@@ -46,27 +51,47 @@ def test_the_circuits_sum_to_one(page, name, engine, tmp_path):
             circuit.log_prob(torch.tensor([[0, bad, 0, 0]]))
 
 
-def test_em_learns_the_rates(page):
-    history = page["history"]
+@pytest.mark.parametrize("engine", ["auto", "layered"])
+def test_the_weights_sum_to_one(source, engine):
+    circuit = hyperspn.load(
+        source["folder"] / "columns.safetensors", engine, classes=[source["LowRankWeights"]]
+    ).double()
+    with torch.no_grad():
+        total = circuit.log_prob(torch.cartesian_prod(*[torch.arange(2)] * 8)).exp().sum()
+    assert total.item() == pytest.approx(1, abs=1e-6)
+
+
+def test_em_learns_the_rates(leaf):
+    history = leaf["history"]
     assert all(later >= earlier - 1e-6 for earlier, later in zip(history.train, history.train[1:]))
-    rows = page["rows"]
+    rows = leaf["rows"]
     expected = rows[rows[:, 0] == 1, 1:].mean(0)
-    torch.testing.assert_close(page["mean"][0, 1:].double(), expected, rtol=0.02, atol=0)
-    torch.testing.assert_close(page["drawn"][0, :, 1:].double().mean(0), expected, rtol=0.1, atol=0)
-    assert (page["drawn"][0, :, 0] == 1).all()
+    torch.testing.assert_close(leaf["mean"][0, 1:].double(), expected, rtol=0.02, atol=0)
+    torch.testing.assert_close(leaf["drawn"][0, :, 1:].double().mean(0), expected, rtol=0.1, atol=0)
+    assert (leaf["drawn"][0, :, 0] == 1).all()
 
 
-def test_adam_learns_with_the_source(page):
-    assert page["course"].train[-1] > page["course"].train[0] + 1
-    completed = page["low_rank"].most_probable(page["given_one"])
+def test_both_of_ones_own(leaf, source, tmp_path):
+    """Leaves and weights of one's own in one circuit: trained with Adam, completed, saved and opened."""
+    families = [hyperspn.Categorical(2), *[leaf["Poisson"](3)] * 3]
+    widths = [family.width for family in families]
+    sectors = hyperspn.weights.Sectors(hyperspn.structures.binary_trees(4, replicas=4), 2, leaf_widths=widths)
+    weights = source["LowRankWeights"](sectors, rank=2)
+    circuit = hyperspn.Circuit(sectors, hyperspn.leaves.Leaves(families), weights)
+    history = hyperspn.fit(circuit, leaf["rows"], steps=200, batch_size=100, evaluate_every=100, progress=False)
+    assert history.train[-1] > history.train[0] + 1
+    completed = circuit.most_probable(leaf["given_one"])
     assert completed[0, 0] == 1
     assert (completed[0, 1:] == completed[0, 1:].round()).all()
-
-
-def test_the_file_opens_where_the_classes_are_named(page):
-    rows, path = page["rows"], page["folder"] / "calls.safetensors"
-    assert torch.equal(page["again"].log_prob(rows), page["low_rank"].log_prob(rows))
+    circuit.save(tmp_path / "model")
+    again = hyperspn.load(tmp_path / "model", classes=[leaf["Poisson"], source["LowRankWeights"]])
+    assert torch.equal(again.log_prob(leaf["rows"]), circuit.log_prob(leaf["rows"]))
     with pytest.raises(ValueError, match=r"class 'Poisson' that is not one of hyperspn's: name it .*classes="):
-        hyperspn.load(path)
+        hyperspn.load(tmp_path / "model")
     with pytest.raises(ValueError, match="class 'LowRankWeights'"):
-        hyperspn.load(path, classes=[page["Poisson"]])
+        hyperspn.load(tmp_path / "model", classes=[leaf["Poisson"]])
+
+
+def test_adam_learns_with_the_source(source):
+    assert source["history"].train[-1] > source["history"].train[0] + 1
+    assert torch.equal(source["again"].log_prob(source["rows"]), source["circuit"].log_prob(source["rows"]))

@@ -162,7 +162,24 @@ def test_a_column_that_has_numbers_but_for_a_few_strings():
     column = only(text(*(20 + i % 60 for i in range(500)), "unknown", "unknown", "old"), notes=notes)
     assert column.kind == "categorical"
     (note,) = notes
-    assert note.startswith("column 'a' has numbers but for 'unknown' (2 cells), 'old' (1 cell): count them as missing")
+    assert note.startswith(
+        "column 'a' has numbers but for 'unknown' (2 cells), 'old' (1 cell), so it is not seen as numeric: "
+    )
+
+
+@pytest.mark.parametrize("write", ["{:.2f}", "{:,.2f}", "{:.1f} %", "€{:,.2f}"])
+@pytest.mark.parametrize("marks", [".,", ",."])
+def test_numbers_in_any_spelling_but_for_a_word(write, marks):
+    numbers = np.random.default_rng(0).lognormal(7, 1, 300).round(2)
+    written = [write.format(number).translate(str.maketrans(".,", marks)) for number in numbers]
+    table, notes = pa.table({"a": text("k.A.", *written, "k.A."), "b": [True, False] * 151}), []
+    assert recognize(table, notes=notes).names == ("b",)
+    assert notes[0].startswith("column 'a' has numbers but for 'k.A.' (2 cells), so it is not seen as numeric")
+    assert notes[0].endswith("--kind a=numeric counts these as missing")
+    column = recognize(table, kinds={"a": "numeric"}).columns[0]
+    read = column.numbers(table["a"])
+    assert np.isnan(read[[0, -1]]).all()
+    np.testing.assert_allclose(read[1:-1], numbers, atol=0.5)
 
 
 def test_one_word_for_missing_among_ages(tmp_path):

@@ -22,6 +22,9 @@ from hyperspn.data.spelling import Spelling, find_spelling
         (["1'234.50", "7.00"], [1234.5, 7], Spelling(".", "'", places=2)),
         (["45%", "7%"], [45, 7], Spelling(suffix="%", places=0)),
         (["45,5 %", "7,0 %"], [45.5, 7], Spelling(",", suffix=" %", places=1)),
+        (["1.72 m", "2.06 m"], [1.72, 2.06], Spelling(suffix=" m", places=2)),
+        (["1 234 kWh", "7 kWh"], [1234, 7], Spelling(".", " ", suffix=" kWh", places=0)),
+        (["-4,5 °C", "12,0 °C"], [-4.5, 12], Spelling(",", suffix=" °C", places=1)),
         (["$1,234.50", "$7.25"], [1234.5, 7.25], Spelling(".", ",", "$", places=2)),
     ],
 )
@@ -41,7 +44,19 @@ def test_spellings_there_and_back(texts, numbers, spelling):
     "texts",
     [
         *(["red"], ["007", "010"], ["1_0"], ["1,2,3"], ["12,34,567"], ["1.5.2"], ["0x1f"], ["1", "two"], ["-"], ["%"]),
-        *(["5%", "5"], ["$5", "€5"], ["1 2"], [""], ["--5"], ["1e"], ["nan"], ["٣"]),
+        *(
+            ["5%", "5"],
+            ["$5", "€5"],
+            ["5 m", "5 km"],
+            ["12a", "13a"],
+            ["1 Main Street", "2 Main Street"],
+            ["1 2"],
+            [""],
+            ["--5"],
+            ["1e"],
+            ["nan"],
+            ["٣"],
+        ),
     ],
 )
 def test_what_is_no_number(texts):

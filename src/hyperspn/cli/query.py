@@ -176,8 +176,10 @@ def _lines_of_categories(answer: Categories) -> tuple[Sequence[Any], list[list[A
 def _lines_of_numbers(model: TableModel, answer: Numbers) -> tuple[Sequence[Any], list[list[Any]]]:
     column = model.schema.columns[model.schema.index(answer.column)]
     unit = f" {column.unit}s" if column.unit else ""
-    mean = answer.mean if isinstance(answer.mean, str) else f"{answer.mean:.6g}"
-    lines = [["mean", mean], ["standard deviation", f"{answer.std:.4g}{unit}"]]
+    mean, std = (answer.mean if isinstance(answer.mean, str) else f"{answer.mean:.6g}"), f"{answer.std:.4g}{unit}"
+    if column.spelling is not None:
+        mean, std = column.spelling.write(np.array([answer.mean, answer.std]), column.decimals).to_pylist()
+    lines = [["mean", mean], ["standard deviation", std]]
     lines += [[f"{level:.0%} are at most", str(value)] for level, value in answer.quantiles.items()]
     points = sorted(answer.points.items(), key=lambda entry: -entry[1])
     lines += [[f"P({value})", probability(p)] for value, p in points[:TOP]]

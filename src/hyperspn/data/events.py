@@ -13,6 +13,7 @@ import numpy as np
 
 from numpy.typing import NDArray
 
+from .arrays import numbers_of
 from .columns import OTHER, Column
 
 Event = Any  # a value, a tuple (low, high), a set of values, or one of the classes below
@@ -134,11 +135,22 @@ def _code(column: Column, value: Any) -> float:
     import pyarrow as pa
 
     try:
-        return float(column.encode(pa.chunked_array([pa.array([value])]), strict=True)[0])
+        return float(column.encode(pa.chunked_array([pa.array([_plain(column, value)])]), strict=True)[0])
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
         if str(error).startswith("expected"):
             raise ValueError(re.sub(r" in row 1(?=;|$)", "", str(error))) from None
         raise ValueError(f"expected {column.support()} for column {column.name!r}, found {value!r}") from None
+
+
+def _plain(column: Column, value: Any) -> Any:
+    """A number, if it is written as one, but not as its column writes numbers: 10 in a column of ``10 %``."""
+    import pyarrow as pa
+
+    if column.spelling is None or not isinstance(value, str):
+        return value
+    text = pa.array([value])
+    number = numbers_of(text)[0]
+    return value if np.isnan(number) or not np.isnan(numbers_of(text, column.spelling)[0]) else float(number)
 
 
 def _number(column: Column, value: Any) -> float:

@@ -65,7 +65,7 @@ def _cut(part: str, names: Sequence[str]) -> tuple[str, str, str]:
     whole = _unquote(part) if _is_quoted(part) else part
     cuts = [(whole[: at.start()].strip(), at.group(), whole[at.end() :].strip()) for at in OPERATORS.finditer(whole)]
     if not cuts:
-        raise ValueError(f"expected evidence like {EXAMPLE}, found {part!r}")
+        raise ValueError(f"expected evidence like {EXAMPLE}, values with a comma in quotes, found {part!r}")
     name, operator, value = next((cut for cut in cuts if _unquote(cut[0]) in names), cuts[0])
     return _unquote(name), operator, value
 
@@ -87,7 +87,7 @@ def _parse_alternative(text: str) -> Event:
     if text == "missing":
         return Missing()
     low, dots, high = text.partition("..")
-    return (low.strip() or None, high.strip() or None) if dots else text
+    return (_unquote(low.strip()) or None, _unquote(high.strip()) or None) if dots else text
 
 
 def _parse_likelihood(text: str) -> tuple[str, float]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STYLES = ((".", ""), (".", ","), (",", ""), (",", "."), *product(".,", (" ", "'", "\u00a0", "\u202f")))
-PREFIXES, SUFFIXES = ("", "$", "€", "£"), ("", "%", " %", "€", " €", " $")
+PREFIX, SUFFIX = re.compile(r"[$€£]?"), re.compile(r"[%€]?| [%€$]| [^\W\d_]{1,12}| °[CFK]?")
 EXACT = 2**53  # whole numbers up to here are exact in float64
 
 
@@ -28,7 +28,7 @@ class Spelling:
         decimal: The decimal mark.
         thousands: What separates thousands, if anything.
         prefix: What every number begins with, like ``$``.
-        suffix: What every number ends with, like ``%``.
+        suffix: What every number ends with, like ``%`` or `` kg``.
         places: How many decimals every number has, if it is the same number.
     """
 
@@ -39,7 +39,9 @@ class Spelling:
     places: int | None = None
 
     def __post_init__(self) -> None:
-        known = (self.decimal, self.thousands) in STYLES and self.prefix in PREFIXES and self.suffix in SUFFIXES
+        known = (self.decimal, self.thousands) in STYLES and all(
+            isinstance(end, str) and fits.fullmatch(end) for end, fits in ((self.prefix, PREFIX), (self.suffix, SUFFIX))
+        )
         if not known or not (self.places is None or (type(self.places) is int and 0 <= self.places <= 20)):
             raise ValueError(f"expected a way to write numbers, found {self}")
 
@@ -90,19 +92,27 @@ def find_spelling(text: pa.ChunkedArray) -> tuple[Spelling, pa.ChunkedArray] | N
 
     A comma separates thousands only if it does so wherever it stands, and in every number that is large enough.
     """
-    ends = re.fullmatch(
-        r"([^\d+.,-]?)[+-]?(?:[\d.,].*?|(?i:inf|infinity))([^\d.,]*)", text[0].as_py(), re.ASCII | re.DOTALL
-    )
+    ends = _ends(text[0].as_py())
     if ends is None:
         return None
-    prefix, suffix = (
-        each if each in known else "" for each, known in zip(ends.groups(), (PREFIXES, SUFFIXES), strict=True)
-    )
-    for decimal, thousands in STYLES:
-        spelling = Spelling(decimal, thousands, prefix, suffix)
+    for style in STYLES:
+        spelling = Spelling(*style, *ends)
         if spelling.parse(text[:100]).null_count == 0 and (numbers := spelling.parse(text)).null_count == 0:
             return spelling if spelling.is_plain else replace(spelling, places=_places(spelling, text)), numbers
     return None
+
+
+def nearest_spelling(text: pa.Array) -> Spelling:
+    """The spelling in which the most of these strings are numbers."""
+    ends = sorted({_ends(each) or ("", "") for each in text[:100].to_pylist()})
+    spellings = [Spelling(*style, *end) for style in STYLES for end in ends]
+    return min(spellings, key=lambda spelling: spelling.parse(text).null_count)
+
+
+def _ends(text: str) -> tuple[str, str] | None:
+    """What stands before and after a number; nothing if there is none."""
+    found = re.fullmatch(r"([^\d+.,-]?)[+-]?(?:[\d.,].*?|(?i:inf|infinity))([^\d.,]*)", text, re.ASCII | re.DOTALL)
+    return found and (found[1] if PREFIX.fullmatch(found[1]) else "", found[2] if SUFFIX.fullmatch(found[2]) else "")
 
 
 def _places(spelling: Spelling, text: pa.Array) -> int | None:

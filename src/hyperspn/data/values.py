@@ -17,7 +17,7 @@ from .arrays import check_finite, is_text, levels_of, numbers_of, to_numpy
 from .columns import Column
 from .dates import UNITS, DateFormat, find_formats, seconds_of, unit_of
 from .scales import Scale, bounds_of
-from .spelling import EXACT, STYLES, Spelling, find_spelling, is_too_long
+from .spelling import EXACT, Spelling, find_spelling, is_too_long, nearest_spelling
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +27,7 @@ FEW_ROWS = 20  # in so few rows it says nothing that all values differ
 KEY_SHARE = 0.95
 MANY, RARE = 200, 10  # of so many categories those seen less often are pooled
 FEW_STRANGE = 5
+SHOWN = 1000  # values that show how numbers are written
 
 Bounds = tuple[float | None, float | None]
 
@@ -145,8 +146,7 @@ class Values:
 
     def _forced_numbers(self) -> NDArray[np.float64]:
         """Numbers although not all strings are: those of the spelling that fits the most."""
-        spellings = [Spelling(decimal, thousands) for decimal, thousands in STYLES]
-        best = max(spellings, key=lambda spelling: np.isfinite(numbers_of(self.values, spelling)).sum())
+        best = nearest_spelling(self.levels[0])
         numbers = numbers_of(self.values, best)
         check_finite(self.name, numbers)
         strange = self.known & np.isnan(numbers)
@@ -160,12 +160,13 @@ class Values:
 
     def _tell_numbers_among_strings(self) -> None:
         levels, codes = self.levels
-        strange = np.flatnonzero(np.asarray(Spelling().parse(levels).is_null()))
+        strange = np.flatnonzero(np.asarray(nearest_spelling(levels[:SHOWN]).parse(levels).is_null()))
         if len(strange) <= FEW_STRANGE and len(levels) - len(strange) > FEW_ROWS:
             counts = {levels[i].as_py(): int((codes == i).sum()) for i in strange.tolist()}
             listed = ", ".join(f"{word!r} ({plural(count, 'cell')})" for word, count in counts.items())
             self.notes.append(
-                f"column {self.name!r} has numbers but for {listed}: count them as missing, or they make it a column of strings"
+                f"column {self.name!r} has numbers but for {listed}, so it is not seen as numeric: "
+                f"--kind {self.name}=numeric counts these as missing"
             )
 
     def _dates(self, required: bool = False) -> NDArray[np.float64] | None:

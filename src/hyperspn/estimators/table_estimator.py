@@ -173,7 +173,7 @@ class TableEstimator(BaseEstimator):
             raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
         if reset:
             validate_data(self, X, reset=True, skip_check_array=True)
-            self._names = table.column_names
+            self._set_names(table.column_names)  # scikit-learn 1.6 does not see those of polars 2
             return table
         table = self._with_all_columns(table) if self._has_names() else table
         validate_data(self, table if self._has_names() else X, reset=False, skip_check_array=True)

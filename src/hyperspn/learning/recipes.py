@@ -189,21 +189,23 @@ class Quality(NamedTuple):
 
     Arguments:
         effort: By what the steps of schedules are multiplied.
-        tables: The recipes for tables with columns that are not binary.
+        small: The recipes for tables of few rows with columns that are not binary.
+        large: Those for thousands of rows.
         binary: The recipes for tables whose columns are all binary.
     """
 
     effort: float
-    tables: tuple[str, ...]
+    small: tuple[str, ...]
+    large: tuple[str, ...]
     binary: tuple[str, ...]
 
 
-SMALL = ("factored", "tree-mixture")
+SMALL = ("factored", "tree-mixture", "chow-liu")
 BINARY = ("random", "learned", "chow-liu", "factored", "tree-mixture", "balanced")
 QUALITIES = {
-    "fast": Quality(0.4, ("factored", "chow-liu"), ("factored", "chow-liu")),
-    "good": Quality(1.0, (*SMALL, "chow-liu", "forest"), BINARY),
-    "best": Quality(2.0, (*SMALL, "chow-liu", "forest", "large-forest"), BINARY),
+    "fast": Quality(0.4, ("factored", "chow-liu"), ("forest",), ("factored", "chow-liu")),
+    "good": Quality(1.0, SMALL, ("factored", "forest"), BINARY),
+    "best": Quality(2.0, SMALL, ("factored", "forest", "large-forest"), BINARY),
 }
 """How much a search may do, by name: from seconds for a small table to minutes for a large one."""
 
@@ -222,7 +224,7 @@ def candidates(
         model: "spn" or "hyperspn".
         recipe: A name in `RECIPES`, or "auto".
         quality: A name in `QUALITIES`, for "auto".
-        rows: The number of training rows: forests are for thousands.
+        rows: The number of training rows: forests are for thousands of them.
         leaves: The families of leaf distributions; by default those of binary variables.
     """
     if model not in RECIPES:
@@ -237,8 +239,7 @@ def candidates(
         raise ValueError(f"expected recipe {choices} for {model}, found {recipe!r}{did_you_mean(recipe, known)}")
     given = {name: value for name, value in options.items() if value is not None}
     is_binary = leaves is None or all(family == Categorical(2) for family in leaves)
-    suiting = QUALITIES[quality].binary if is_binary else QUALITIES[quality].tables
-    if rows is not None and rows < FEW_ROWS:
-        suiting = tuple(name for name in suiting if not name.endswith("forest"))
+    _, small, large, binary = QUALITIES[quality]
+    suiting = binary if is_binary else large if rows is not None and rows >= FEW_ROWS else small
     names = [recipe] if recipe != "auto" else [name for name in known if name in suiting]
     return {name: known[name]._replace(**given) for name in names}
