@@ -120,7 +120,7 @@ def test_the_options_of_train_are_in_a_short_group_one_for_columns_and_one_for_e
     text = run("train --help")[1]
     first, columns, experts = re.split("Columns and rows|For experts", text)
     assert {"--out", "--recipe", "--quality", "--minutes"} <= set(re.findall(r"--[\w-]+", first))
-    assert len(set(re.findall(r"--[\w-]+", first))) <= 10
+    assert len(set(re.findall(r"--[\w-]+", first))) <= 11
     assert all(option in columns for option in ("--kind", "--bounds", "--missing-as-data", "--weight"))
     assert all(option in experts for option in ("--layer-size", "--learning-rate", "--pseudocount"))
     assert "HyperSPN (default) or plain SPN" in " ".join(text.replace("│", " ").split())

@@ -392,7 +392,7 @@ def test_the_recipe_is_chosen_on_validation_rows():
     X = rows()
     for recipe, weights in (("random", "HyperWeights"), ("factored", "FactoredWeights")):
         assert type(Small(recipe=recipe).fit(X).circuit_.weights).__name__ == weights
-    names, trials = [name for name in QUALITIES["good"].tables if name != "forest"], []
+    names, trials = list(QUALITIES["good"].small), []
     for steps, remaining in ((24, 2),):
         here = {name: Small(recipe=name, steps=steps, evaluate_every=steps // 2).fit(X) for name in names}
         names = sorted(names, key=lambda name: -max(here[name].history_.valid))[:remaining]

@@ -126,6 +126,14 @@ def test_sources_write_few_numbers_for_a_bell():
     assert [tuple(logits.shape) for logits in direct.weights.logits][1:] == [(2, 3 * 3), (2, 3 * 5)]
 
 
+def test_a_category_is_no_bell_where_both_have_as_many_columns():
+    circuit = SPN(2, 2, 1, leaves=[Numeric(CONTINUOUS, 8), Categorical(8)], init="normal")
+    twins = [circuit.region_weights(region) for region in circuit.structure.leaf_regions.tolist()]
+    of_category = twins[int(circuit.structure.leaf_variables.tolist().index(1))]
+    torch.testing.assert_close(of_category, circuit.weights.logits[1].view(2, 8).softmax(-1))
+    assert sum(circuit.log_prob(torch.tensor([[np.nan, code]])).exp().item() for code in range(8)) == pytest.approx(1)
+
+
 def test_bells_move_to_the_flows():
     grid = torch.from_numpy(Hats(96).places)
     written = torch.zeros(1, 2, 3).double().requires_grad_()

@@ -133,10 +133,10 @@ def test_the_quality_decides_what_is_tried():
     assert list(candidates("hyperspn", "auto")) == list(QUALITIES["good"].binary)
     for quality in QUALITIES:
         large = candidates("hyperspn", "auto", quality, 10_000, mixed)
-        assert set(large) == set(QUALITIES[quality].tables)
+        assert set(large) == set(QUALITIES[quality].large)
         assert not any("forest" in name for name in candidates("hyperspn", "auto", quality, 1000, mixed))
     assert list(candidates("hyperspn", "forest", "fast", 10, mixed)) == ["forest"]
-    assert candidates("spn", "auto", "best", 10_000, mixed).keys() == {"chow-liu", "forest"}
+    assert candidates("spn", "auto", "best", 10_000, mixed).keys() == {"forest"}
     with pytest.raises(ValueError, match="expected quality fast, good, best, found 'god'; did you mean good"):
         candidates("hyperspn", "auto", "god")
     recipe = Recipe("chow-liu", "factored")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from time import perf_counter
@@ -145,7 +146,7 @@ def train(run: TableRun, folder: Path, data_dir: str | None, threads: int) -> tu
         start = perf_counter()
         model = fit_table(parts.train, valid=parts.valid, seed=run.seed, **options, judge=judge)
         seconds += perf_counter() - start
-        sampled, sample_seconds = _timed(lambda: model.sample(len(parts.train) + len(parts.valid), seed=run.seed))
+        sampled, sample_seconds = _timed(partial(model.sample, len(parts.train) + len(parts.valid), seed=run.seed))
         chosen[chosen_by] = {
             "recipe": str(model.recipe),
             "parameters": model.circuit.num_parameters,
@@ -154,7 +155,8 @@ def train(run: TableRun, folder: Path, data_dir: str | None, threads: int) -> tu
             **_likelihoods(model, parts),
             **quality(*parts, sampled, table.target),
         }
-    return run, {**run._asdict(), **surroundings(threads), **chosen}
+    of_likelihood = {name: chosen["likelihood"][name] for name in ("valid", "test", "seconds")}
+    return run, {**run._asdict(), **surroundings(threads), **of_likelihood, **chosen}
 
 
 def judge_by_samples(valid: pd.DataFrame) -> Callable[[Any], float]:

@@ -187,7 +187,7 @@ class Sectors:
         )
 
         self.layers: list[SumLayer] = []
-        groups = _group_regions(structure, shapes)
+        groups = _group_regions(structure, shapes, kinds)
         layer_of, slot_of = np.empty((2, structure.num_regions), np.int64)
         for index, regions in enumerate(groups):
             layer_of[regions], slot_of[regions] = index, np.arange(len(regions))
@@ -265,11 +265,11 @@ def _number(kinds: IntArray, num_kinds: int) -> tuple[IntArray, list[int]]:
     return ids, counts
 
 
-def _group_regions(structure: RegionGraph, shapes: _Shapes) -> list[IntArray]:
-    """Groups regions of the same height, partitions and shape, in the order of these: the layers."""
+def _group_regions(structure: RegionGraph, shapes: _Shapes, kinds: IntArray) -> list[IntArray]:
+    """Groups regions of the same height, partitions, shape and kind, in the order of these: the layers."""
     leaf_sizes = _of_leaves(structure, structure.leaf_sizes, 0)
     properties = (structure.heights, structure.partition_counts, shapes.rows, shapes.columns, shapes.is_outer)
-    different, groups = np.unique(np.stack([*properties, leaf_sizes], 1), axis=0, return_inverse=True)
+    different, groups = np.unique(np.stack([*properties, leaf_sizes, kinds], 1), axis=0, return_inverse=True)
     return [np.flatnonzero(groups.ravel() == index) for index in range(len(different))]
 
 
