@@ -239,3 +239,13 @@ def test_gradients_of_bells():
     written = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0)).double().requires_grad_()
     grid = torch.from_numpy(Hats(9).places)
     assert torch.autograd.gradcheck(lambda numbers: bell_logits(numbers, grid), (written,))
+
+
+def test_bells_of_any_numbers_are_distributions():
+    grid = torch.from_numpy(Hats(30).places).float()
+    numbers = torch.tensor([1e30, -1e30, 300.0, -300.0, 0.0])
+    written = torch.cartesian_prod(numbers, numbers, torch.zeros(1)).requires_grad_()[:, None]
+    logits = bell_logits(written, grid)
+    assert logits.softmax(-1).isfinite().all()
+    (gradient,) = torch.autograd.grad(logits.softmax(-1)[..., 3].sum(), written)
+    assert gradient.isfinite().all()

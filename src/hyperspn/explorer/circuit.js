@@ -87,7 +87,8 @@ function bells(numbers, { rows, columns, written, hats }, layerSize) {
   const logits = new Float64Array(rows * columns), bank = new Hats(hats);
   for (let o = 0; o < rows; o++) {
     const row = numbers.subarray(o * written, (o + 1) * written), others = written - 3;
-    const mean = row[0] + inverseLogCdf(Math.log((o + 0.5) / layerSize)), width = 0.5 * bank.step + 0.5 * Math.exp(row[1]);
+    const mean = Math.min(Math.max(row[0], -20), 20) + inverseLogCdf(Math.log((o + 0.5) / layerSize));
+    const width = 0.5 * bank.step + 0.5 * Math.exp(Math.min(row[1], 5));
     const height = row[written - 1] - Math.log(width / bank.step) - 0.5 * Math.log(2 * Math.PI);
     for (let j = 0; j < hats; j++) logits[o * columns + j] = height - 0.5 * ((bank.place(j) - mean) / width) ** 2;
     for (let j = 0; j < others; j++) logits[o * columns + hats + j] = row[2 + j];

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 WIDTH = 0.5  # where 0 is written
 NARROWEST = 0.5  # in steps of the grid
+FARTHEST, WIDEST = 20.0, 5.0  # numbers that are written for mean and width beyond these count as these
 MEAN_AND_WIDTH = 2  # are the first numbers of a bell; its logit is the last
 
 
@@ -24,7 +25,8 @@ def bell_logits(written: Tensor, grid: Tensor) -> Tensor:
 
         logit_j = logit - (t_j - q_o - mean)^2 / 2 s^2 - log(sqrt(2 pi) s / d),   s = d / 2 + exp(width) / 2
 
-    where q_o is the normal quantile (o + 1/2) / k, so that the bells of a sector begin side by side.
+    where q_o is the normal quantile (o + 1/2) / k, so that the bells of a sector begin side by side. Means beyond +-20 count
+    as +-20, and widths above 5 as 5: such bells are as good as flat.
 
     Arguments:
         written: What a source wrote.
@@ -56,8 +58,9 @@ class Bells(torch.autograd.Function):
         bells = gradient[..., : len(grid)]
         total, weighted = bells.sum(-1), bells * distance
         result = torch.empty_like(written)
-        result[..., 0] = weighted.sum(-1) / width
+        result[..., 0] = weighted.sum(-1) / width * (written[..., 0].abs() <= FARTHEST)
         result[..., 1] = (weighted.mul_(distance).sum(-1) - total) / width * slope
+        result[..., 1] *= written[..., 1] <= WIDEST
         result[..., MEAN_AND_WIDTH:-1] = gradient[..., len(grid) :]
         result[..., -1] = total
         return result, None
@@ -65,8 +68,9 @@ class Bells(torch.autograd.Function):
 
 def _shape(written: Tensor, grid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The mean and the width s of bells, and ds/dwidth, (..., rows)."""
-    slope = WIDTH * written[..., 1].exp()
-    return written[..., 0] + quantiles(written.shape[-2]).to(written), NARROWEST * (grid[1] - grid[0]) + slope, slope
+    slope = WIDTH * written[..., 1].clamp(max=WIDEST).exp()
+    mean = written[..., 0].clamp(-FARTHEST, FARTHEST) + quantiles(written.shape[-2]).to(written)
+    return mean, NARROWEST * (grid[1] - grid[0]) + slope, slope
 
 
 def bell_numbers(mean: Tensor, std: Tensor, step: float) -> tuple[Tensor, Tensor]:
@@ -88,7 +92,7 @@ def move_bells(written: Tensor, gradient: Tensor, grid: Tensor, step_size: float
     mean, std, free = _shape(written, grid)
     total = flow.clamp(min=torch.finfo(flow.dtype).tiny)
     offset = std.square() * gradient[..., 0] / total
-    spread = std.square() + std.pow(3) * gradient[..., 1] / (total * free)
+    spread = std.square() + std.pow(3) * gradient[..., 1] / (total * free.clamp(min=torch.finfo(free.dtype).tiny))
     new_mean = mean + step_size * offset
     square = torch.lerp(std.square(), spread, step_size) - (new_mean - mean).square()
     moved = torch.stack(bell_numbers(new_mean, square.clamp(min=0).sqrt(), step), -1)
