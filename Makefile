@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SANITIZED := .venv-sanitize
-NATIVE_TESTS := tests/test_native.py tests/test_wide_layers.py tests/test_dense.py tests/test_descent.py tests/test_network.py tests/test_compare_engines.py
+NATIVE_TESTS := tests/test_native.py tests/test_wide_layers.py tests/test_hats.py tests/test_descent.py tests/test_network.py tests/test_compare_engines.py
 
 .PHONY: help demo docs test browser-test screenshots lint wheel sanitize
 
