@@ -6,12 +6,15 @@ import hashlib
 import http.client
 import json
 import re
+import subprocess
 
 from html import unescape
 from threading import Thread
 
 import numpy as np
 import pytest
+
+from evaluator import node
 
 from hyperspn import EiNet, TableModel
 from hyperspn.data import read_table
@@ -49,6 +52,15 @@ def test_a_page_says_what_it_contains(model):
     weights = [entry["count"] for entry in header["arrays"] if entry["name"].startswith("weights.")]
     learnable = sum(parameter.numel() for parameter in model.circuit.weights.parameters())
     assert sum(weights) == learnable + len(model.circuit.mixture)
+
+
+def test_the_scripts_of_the_page_are_whole(tmp_path):
+    """Joined in one file, modules must not give one name to two things."""
+    for number, names in enumerate((pages.EVALUATOR, pages.PAGE)):
+        script = tmp_path / f"{number}.mjs"
+        script.write_text(pages._script(names))
+        checked = subprocess.run([node(), "--check", str(script)], capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stderr
 
 
 def test_only_the_scripts_of_the_page_may_run(model):

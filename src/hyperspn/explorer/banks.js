@@ -39,7 +39,7 @@ function quantileWithin(low, high, share) {
   return Math.min(Math.max(score, low), high);
 }
 
-const REACH = 4.5, NARROW = 1e-9;
+const REACH = 4.5, TOO_NARROW = 1e-9;
 
 /** Hats at equal steps, the outer two with tails (see the Python class of this name). */
 export class Hats {
@@ -70,7 +70,7 @@ export class Hats {
   mass(j, low, high) {
     if (!(low < high)) return 0;
     if (low + high > 0) return this.mass(this.count - 1 - j, -high, -low); // small masses on the left are exact
-    if (high - low < NARROW) return (high - low) * this.density(j, 0.5 * (low + high));
+    if (high - low < TOO_NARROW) return (high - low) * this.density(j, 0.5 * (low + high));
     return this.below(j, high) - this.below(j, low);
   }
 

@@ -110,7 +110,9 @@ class Recipe(NamedTuple):
     ) -> tuple[Circuit, History]:
         """Builds a circuit for a table and learns it, in a part of the steps of the schedule if less than 1.
 
-        Arguments are those of `build`, `schedule` and `fit`, and the `notes` that the circuit and its file carry.
+        On small tables that are not binary, which are soon learned by heart, it stops after a quarter of the steps without
+        a better validation value. Arguments are those of `build`, `schedule` and `fit`, and the `notes` that the circuit and
+        its file carry.
         """
         if isinstance(train, Stream) and given.get("optimizer") == "em" and given.get("batch_size") is None:
             raise ValueError("expected a batch size and a step size for EM on files, found none: all rows are too many")
@@ -118,6 +120,8 @@ class Recipe(NamedTuple):
         circuit.notes = dict(notes or {})
         rows, variables = train.shape
         schedule = self.schedule(rows, variables, effort, **given)
+        if valid is not None and rows < FEW_ROWS and not is_binary(leaves):
+            schedule = {"patience": EVALUATIONS // 4} | schedule
         if part < 1:
             steps = max(1, int(part * schedule["steps"]))
             schedule |= {"steps": steps, "evaluate_every": max(1, steps // 2), "patience": None}
@@ -184,6 +188,11 @@ def leaf_families(schema: Schema, members: int) -> list[LeafFamily]:
     ]
 
 
+def is_binary(leaves: Sequence[LeafFamily] | None) -> bool:
+    """Whether all leaf families are those of binary variables, as they are by default."""
+    return leaves is None or all(family == Categorical(2) for family in leaves)
+
+
 class Quality(NamedTuple):
     """How much a search may do.
 
@@ -238,8 +247,7 @@ def candidates(
         choices = ", ".join(["auto", *known])
         raise ValueError(f"expected recipe {choices} for {model}, found {recipe!r}{did_you_mean(recipe, known)}")
     given = {name: value for name, value in options.items() if value is not None}
-    is_binary = leaves is None or all(family == Categorical(2) for family in leaves)
     _, small, large, binary = QUALITIES[quality]
-    suiting = binary if is_binary else large if rows is not None and rows >= FEW_ROWS else small
+    suiting = binary if is_binary(leaves) else large if rows is not None and rows >= FEW_ROWS else small
     names = [recipe] if recipe != "auto" else [name for name in known if name in suiting]
     return {name: known[name]._replace(**given) for name in names}
