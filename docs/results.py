@@ -12,9 +12,13 @@ from hyperspn.experiments.figures import FIGURES
 from hyperspn.experiments.reports import Report, Row
 from hyperspn.experiments.reproduce import write_report
 from hyperspn.experiments.settings import AMAZON, TWENTY
+from hyperspn.experiments.tables import TABLES
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "beyond-the-paper.md"]
+PAGES = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / name for name in ("results.md", "beyond-the-paper.md", "how-to/synthesize.md")),
+]
 SHORT = {
     "table1": ("name", "variables", "weight_decay", "hyperspn", "weight_decay_published", "hyperspn_published"),
     "table2": ("name", "variables", "weight_decay", "hyperspn", "weight_decay_published", "hyperspn_published"),
@@ -54,6 +58,8 @@ def fill(page: str, reports: dict[str, Report]) -> str:
 def in_short(what: str, report: Report) -> str:
     if what == "beyond":
         return comparison(report)
+    if what == "tables":
+        return two_sample_tests(report)
     columns = [column for column in report.columns if column.key in SHORT.get(what, ())]
     return report._replace(columns=columns).markdown()
 
@@ -69,6 +75,21 @@ def comparison(report: Report) -> str:
         for rival, label in (("published", "published HyperSPN"), ("best_tractable", "best published tractable model")):
             wins = [_wins(rows, limit, rival) if limit in OURS else "" for limit in limits]
             lines.append(f"| at least as good as the {label} | " + " | ".join(wins) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def two_sample_tests(report: Report) -> str:
+    """How well sampled rows pass for real ones, by method and table."""
+    rows = [*report.rows, *report.others]
+    tables = [name for name in TABLES if any(row["dataset"] == name for row in report.others)]
+    lines = ["| | " + " | ".join([*tables, "mean", "parameters"]) + " |", "| --- |" + " --- |" * (len(tables) + 2)]
+    for method in dict.fromkeys(row["method"] for row in rows):
+        of_method = {row["dataset"]: row for row in rows if row["method"] == method}
+        values = [of_method[name]["c2st_xgboost"] if name in of_method else None for name in tables]
+        sizes = [of_method[name]["parameters"] for name in tables if name in of_method]
+        cells = ["" if value is None else f"{value:.3f}" for value in values]
+        mean = "" if None in values else f"{fmean(value for value in values if value is not None):.3f}"
+        lines.append("| " + " | ".join([method, *cells, mean, f"{min(sizes):,} to {max(sizes):,}"]) + " |")
     return "\n".join(lines) + "\n"
 
 
