@@ -122,13 +122,15 @@ def describe(column: Column) -> dict[str, Any]:
 
 def circuit_sizes(circuit: Circuit) -> dict[str, Any]:
     source = circuit.weights
+    has_network = isinstance(source, HyperWeights | FactoredWeights)
+    ranks = [layout.rank for layout in source.layouts] if has_network else [None] * len(circuit.sectors.kinds)
     return {
         "layerSize": circuit.sectors.layer_size,
         "source": SOURCES[type(source)],
-        "depth": len(source.net) if isinstance(source, HyperWeights | FactoredWeights) else 0,
+        "depth": len(source.net) if has_network else 0,
         "kinds": [
-            {"columns": kind.columns, "count": kind.count, "written": kind.written, "hats": len(kind.grid)}
-            for kind in circuit.sectors.kinds
+            {"columns": kind.columns, "count": kind.count, "written": kind.written, "hats": len(kind.grid), "rank": rank}
+            for kind, rank in zip(circuit.sectors.kinds, ranks, strict=True)
         ],
     }
 
