@@ -41,6 +41,7 @@ def small_model(table, case, **wishes):
     circuit, _ = recipe.train(
         rows, splits.valid[:50], recipes.leaf_families(splits.schema, 8), steps=15, progress=False, seed=1
     )
+    assert ("low rank" in case) == (recipe.weights != "direct" and circuit.weights.layouts[0].rank == RANK)
     return TableModel(circuit, splits.schema)
 
 

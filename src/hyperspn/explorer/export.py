@@ -129,7 +129,13 @@ def circuit_sizes(circuit: Circuit) -> dict[str, Any]:
         "source": SOURCES[type(source)],
         "depth": len(source.net) if has_network else 0,
         "kinds": [
-            {"columns": kind.columns, "count": kind.count, "written": kind.written, "hats": len(kind.grid), "rank": rank}
+            {
+                "columns": kind.columns,
+                "count": kind.count,
+                "written": kind.written,
+                "hats": len(kind.grid),
+                "rank": rank,
+            }
             for kind, rank in zip(circuit.sectors.kinds, ranks, strict=True)
         ],
     }

@@ -11,6 +11,7 @@ import torch
 
 from torch import Tensor, nn
 
+from ..checks import whole
 from ..structures import RegionGraph
 from .layouts import Layout
 from .network import relu_network
@@ -56,8 +57,9 @@ class FactoredWeights(WeightSource):
         if not _is_one_tree(sectors.structure):
             raise ValueError("expected replicas of one tree (shared=True), found trees that differ")
         self.hidden = tuple(hidden)
-        self.init, self.rank = init, rank
-        self.layouts = [Layout.of(kind, rank) for kind in sectors.kinds]
+        self.init = init
+        self.rank = None if rank is None else whole("rank", rank)
+        self.layouts = [Layout.of(kind, self.rank) for kind in sectors.kinds]
         self.numbers = _number_corners(sectors, self.layouts)
         counts = [int((numbers >= 0).sum()) for numbers in self.numbers]
         self.latents = nn.Parameter(torch.randn(len(sectors.structure.roots), latent_dim))

@@ -10,6 +10,7 @@ import torch
 
 from torch import Tensor, nn
 
+from ..checks import whole
 from .layouts import Layout
 from .network import relu_network
 from .sectors import Sectors
@@ -34,7 +35,8 @@ class HyperWeights(WeightSource):
         init: How the embeddings start: "uniform" in [0, 1), or standard "normal".
         start: How the hidden layers start: "plain", as PyTorch draws them and as published, or "careful" (see `keep_alive`).
         rank: Heads write k x c sectors as A B^T / sqrt(rank), by the factors A (k, rank) and B (c, rank), in kinds where
-            these are fewer numbers, (k + c) rank < k c, and that are no bells; None for heads that write every weight.
+            these are fewer numbers, (k + c) rank < k c, and that are no bells; None for heads that write every weight. The factors start
+            near standard normal ones, which all sectors of a kind share, since products of small numbers learn slowly.
     """
 
     def __init__(
@@ -53,13 +55,17 @@ class HyperWeights(WeightSource):
         if start not in ("plain", "careful"):
             raise ValueError(f"expected start 'plain' or 'careful', found {start!r}")
         self.hidden = tuple(hidden)
-        self.init, self.start, self.rank = init, start, rank
-        self.layouts = [Layout.of(kind, rank) for kind in sectors.kinds]
+        self.init, self.start = init, start
+        self.rank = None if rank is None else whole("rank", rank)
+        self.layouts = [Layout.of(kind, self.rank) for kind in sectors.kinds]
         self.learning_rates = (1e-2, 3e-4) if sectors.product == "outer" else (5e-3, 5e-3)
         self.first_rows = [sum(kind.count for kind in sectors.kinds[:index]) for index in range(len(sectors.kinds))]
         self.embeddings = nn.Parameter(initial(sectors.num_sectors, embedding_dim, init=init))
         self.net = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths))
         self.heads = nn.ModuleList(nn.Linear(widths[-1], layout.size) for layout in self.layouts)
+        for head, layout in zip(self.heads, self.layouts, strict=True):
+            if layout.rank:
+                head.bias = nn.Parameter(initial(layout.size, init="normal"))
         if start == "careful" and not self.embeddings.is_meta:
             keep_alive(list(self.net), self.embeddings)
 

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checks import whole
 from .sectors import SectorKind
 
 
@@ -30,11 +29,8 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, kind: SectorKind, rank: int | None) -> Layout:
         """The layout of a kind: of this rank where that is fewer numbers, (k + c) rank < k c, but not for bells."""
-        plain = cls(kind.rows, kind.written)
-        if rank is None:
-            return plain
-        ranked = plain._replace(rank=whole("rank", rank))
-        return plain if kind.grid or ranked.size >= plain.size else ranked
+        plain, ranked = cls(kind.rows, kind.written), cls(kind.rows, kind.written, rank)
+        return ranked if not kind.grid and ranked.size < plain.size else plain
 
     @property
     def shape(self) -> tuple[int, int]:
