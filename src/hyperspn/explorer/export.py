@@ -121,22 +121,18 @@ def describe(column: Column) -> dict[str, Any]:
 
 
 def circuit_sizes(circuit: Circuit) -> dict[str, Any]:
-    source = circuit.weights
-    has_network = isinstance(source, HyperWeights | FactoredWeights)
-    ranks = [layout.rank for layout in source.layouts] if has_network else [None] * len(circuit.sectors.kinds)
+    source, kinds, depth = circuit.weights, circuit.sectors.kinds, 0
+    ranks: list[int | None] = [None] * len(kinds)
+    if isinstance(source, HyperWeights | FactoredWeights):
+        depth, ranks = len(source.net), [layout.rank for layout in source.layouts]
     return {
         "layerSize": circuit.sectors.layer_size,
         "source": SOURCES[type(source)],
-        "depth": len(source.net) if has_network else 0,
+        "depth": depth,
         "kinds": [
-            {
-                "columns": kind.columns,
-                "count": kind.count,
-                "written": kind.written,
-                "hats": len(kind.grid),
-                "rank": rank,
-            }
-            for kind, rank in zip(circuit.sectors.kinds, ranks, strict=True)
+            {"columns": kind.columns, "count": kind.count, "written": kind.written, "hats": len(kind.grid)}
+            | {"rank": rank}
+            for kind, rank in zip(kinds, ranks, strict=True)
         ],
     }
 

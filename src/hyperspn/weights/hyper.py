@@ -35,8 +35,8 @@ class HyperWeights(WeightSource):
         init: How the embeddings start: "uniform" in [0, 1), or standard "normal".
         start: How the hidden layers start: "plain", as PyTorch draws them and as published, or "careful" (see `keep_alive`).
         rank: Heads write k x c sectors as A B^T / sqrt(rank), by the factors A (k, rank) and B (c, rank), in kinds where
-            these are fewer numbers, (k + c) rank < k c, and that are no bells; None for heads that write every weight. The factors start
-            near standard normal ones, which all sectors of a kind share, since products of small numbers learn slowly.
+            these are fewer numbers, (k + c) rank < k c, and that are no bells; None for every weight. The factors start
+            near standard normal ones that the sectors of a kind share: products of small numbers learn slowly.
     """
 
     def __init__(

@@ -15,11 +15,10 @@ from .sectors import SectorKind
 
 
 class Layout(NamedTuple):
-    """How a network writes the `rows` x `columns` numbers of a sector: as they are, or with a rank as
+    """How a network writes the `rows` x `columns` numbers of a sector: as they are, or as two factors.
 
-        A B^T / sqrt(rank),   A (rows, rank), B (columns, rank),
-
-    a block of A over B. Sums are normalized after that, so their weights may have any rank.
+    With a rank it writes A (rows, rank) over B (columns, rank), and the numbers are A B^T / sqrt(rank). Sums are
+    normalized after that, so their weights may have any rank.
     """
 
     rows: int
