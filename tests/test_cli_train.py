@@ -67,6 +67,11 @@ def test_the_recipe_is_the_best_of_all_trials(people):
     assert (folder / "run" / "log.jsonl").read_text().splitlines() == max(best)[2]
 
 
+def test_a_rank(run, people, tmp_path):
+    code, _, _ = run(f"train {people[0]}/people.csv --out {tmp_path} {SMALL} --layer-size 9 --rank 2 --json")
+    assert (code, TableModel.load(tmp_path).circuit.weights.rank) == (0, 2)
+
+
 def test_a_finished_run_says_so_and_is_not_trained_again(run, people, monkeypatch):
     folder, trained = people
     monkeypatch.setattr("hyperspn.cli.training.fit_splits", None)

@@ -19,20 +19,29 @@ from hyperspn.data import load_splits
 from hyperspn.learning import recipes
 
 needs_data = pytest.mark.skipif("HYPERSPN_DATA" not in os.environ, reason="needs the tables in HYPERSPN_DATA")
-CASES = {"direct": ("learned", 3, 2), "hyper": ("chow-liu", 4, 3), "factored": ("chow-liu", 3, 4)}
+CASES = {
+    "direct": ("learned", "direct", 3, 2),
+    "hyper": ("chow-liu", "hyper", 4, 3),
+    "factored": ("chow-liu", "factored", 3, 4),
+    "hyper of low rank": ("chow-liu", "hyper", 7, 3),
+    "factored of low rank": ("chow-liu", "factored", 7, 4),
+}
+RANK = 3
 EACH, WHOLE = 70, 4
 CLOSE = {"rel": 1e-6, "abs": 1e-12}
 
 
-def small_model(table, weights, **wishes):
+def small_model(table, case, **wishes):
     """A model of a table with weights of some kind, trained for a moment."""
-    structure, layer_size, replicas = CASES[weights]
     splits = load_splits(table, **wishes)
-    recipe = recipes.Recipe(structure, weights, layer_size, replicas, hidden=(8, 8) if weights != "direct" else None)
+    recipe = recipes.Recipe(*CASES[case])
+    if recipe.weights != "direct":
+        recipe = recipe._replace(hidden=(8, 8), rank=RANK if "low rank" in case else None)
     rows = splits.train[:400]
     circuit, _ = recipe.train(
         rows, splits.valid[:50], recipes.leaf_families(splits.schema, 8), steps=15, progress=False, seed=1
     )
+    assert ("low rank" in case) == (recipe.weights != "direct" and circuit.weights.layouts[0].rank == RANK)
     return TableModel(circuit, splits.schema)
 
 
@@ -65,12 +74,12 @@ def check_columns(model, known, posterior, answer, text, is_whole):
             assert (numbers["mean"] - column.mean) / column.std == pytest.approx(mean, abs=0.02 * std), text
 
 
-@pytest.mark.parametrize("weights", CASES)
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
     "table", ["penguins", *(pytest.param(name, marks=needs_data) for name in ("titanic", "adult"))]
 )
-def test_the_same_numbers_as_in_python(tmp_path, table, weights):
-    model, generator = small_model(table, weights), np.random.default_rng(0)
+def test_the_same_numbers_as_in_python(tmp_path, table, case):
+    model, generator = small_model(table, case), np.random.default_rng(0)
     check_answers(tmp_path, model, [random_evidence(model, generator) for _ in range(EACH)])
 
 

@@ -18,7 +18,8 @@ from hyperspn.weights.hyper import HyperWeights
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SOURCES = {"direct": DirectWeights, "hyper": HyperWeights, "factored": FactoredWeights}
-ALL = [recipe for recipes in RECIPES.values() for recipe in recipes.values()]
+LOW_RANK = [Recipe("chow-liu", weights, layer_size=9, rank=2) for weights in ("hyper", "factored")]
+ALL = [*(recipe for recipes in RECIPES.values() for recipe in recipes.values()), *LOW_RANK]
 
 
 def pairs(rows, seed=0):
@@ -32,6 +33,7 @@ def test_every_recipe_makes_a_distribution(recipe):
     circuit = recipe._replace(replicas=3).build(pairs(100))
     assert isinstance(circuit.weights, SOURCES[recipe.weights])
     assert (circuit.sectors.layer_size, len(circuit.mixture)) == (recipe.layer_size, 3)
+    assert getattr(circuit.weights, "rank", None) == recipe.rank
     with torch.no_grad():
         assert circuit.log_prob(all_worlds(circuit)).exp().sum().item() == pytest.approx(1, abs=1e-5)
 

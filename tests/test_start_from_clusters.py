@@ -17,9 +17,9 @@ def one_of(rows, n, seed=0):
     return np.eye(n)[np.random.default_rng(seed).integers(0, n, rows)]
 
 
-def started(x, layer_size=6, **options):
+def started(x, layer_size=6, rank=None, **options):
     tree = binary_trees(x.shape[1], 3, data=x, shared=True)
-    circuit = HyperSPN(x.shape[1], layer_size, structure=tree, weights="factored", seed=0)
+    circuit = HyperSPN(x.shape[1], layer_size, structure=tree, weights="factored", rank=rank, seed=0)
     with torch.no_grad():
         for head in circuit.weights.heads:
             head.zero_()
@@ -46,6 +46,18 @@ def test_it_is_a_distribution_and_better_than_a_cold_start():
     with torch.no_grad():
         assert circuit.log_prob(all_worlds(circuit)).exp().sum().item() == pytest.approx(1, abs=1e-5)
         assert circuit.log_prob(x).mean() > -3 > -4 > started(x, layer_size=1).log_prob(x).mean() - 1
+
+
+def test_a_low_rank_begins_near_the_clusters():
+    x = one_of(2000, 8)
+    full, *ranked = (started(x, layer_size=20, rank=rank) for rank in (None, 9, 3))
+    values = []
+    with torch.no_grad():
+        for circuit in (full, *ranked):
+            assert circuit.log_prob(all_worlds(circuit)).exp().sum().item() == pytest.approx(1, abs=1e-5)
+            values.append(circuit.log_prob(x).mean().item())
+    assert values[0] == pytest.approx(values[1], abs=0.2)
+    assert values[1] > values[2] > -8 * np.log(2)
 
 
 def test_the_seed_decides():

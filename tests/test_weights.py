@@ -1,9 +1,11 @@
+from functools import partial
+
 import pytest
 import torch
 
 from torch.func import functional_call
 
-from hyperspn import EiNet, HyperSPN, RegionGraph, load
+from hyperspn import Categorical, EiNet, HyperSPN, RegionGraph, load
 from hyperspn.structures import binary_trees, poon_domingos
 from hyperspn.weights.direct import DirectWeights
 from hyperspn.weights.factored import FactoredWeights
@@ -12,6 +14,7 @@ from hyperspn.weights.sectors import Sectors
 from hyperspn.weights.source import normalize
 
 SOURCES = [DirectWeights, HyperWeights, FactoredWeights]
+RANKED = [partial(HyperWeights, rank=1), partial(FactoredWeights, rank=1)]
 
 
 @pytest.fixture
@@ -58,6 +61,89 @@ def test_factored_weights_are_a_head_per_region_of_the_features_of_each_replica(
     assert source.num_parameters == 2 * 4 + (4 * 6 + 6) + (6 * 3 + 3) + (17 + 30) * (1 + 3)
 
 
+@pytest.fixture
+def large():
+    """Two replicas of one tree with sectors of 7 x 7, 7 x 20 and bells."""
+    first, second = ([*({"variables": [v]} for v in range(3)), {"partitions": [[c, c + 1, c + 2]]}] for c in (0, 4))
+    return Sectors(RegionGraph.from_regions(first + second), 7, [2, 20, 31], grids=[(), (), tuple(range(30))])
+
+
+def test_a_rank_is_for_large_sectors_that_are_no_bells(large):
+    assert [kind.columns for kind in large.kinds] == [7, 20, 31]
+    for source in (HyperWeights, FactoredWeights):
+        for rank, expected in ((None, [None] * 3), (3, [3, 3, None]), (4, [None, 4, None]), (5, [None, 5, None])):
+            assert [layout.rank for layout in source(large, rank=rank).layouts] == expected
+        assert [layout.rank for layout in source(large, rank=6).layouts] == [None] * 3
+
+
+def test_hyper_weights_of_low_rank_are_products_of_two_factors(large):
+    source = HyperWeights(large, embedding_dim=4, hidden=(6,), rank=3)
+    for kind, first, columns in ((0, 0, 7), (1, 4, 20)):
+        hidden = torch.relu(source.net[0].weight @ source.embeddings[first + 1] + source.net[0].bias)
+        numbers = (source.heads[kind].weight @ hidden + source.heads[kind].bias).tolist()
+        a, b = numbers[: 7 * 3], numbers[7 * 3 :]
+        expected = [
+            sum(a[3 * o + r] * b[3 * j + r] for r in range(3)) / 3**0.5 for o in range(7) for j in range(columns)
+        ]
+        torch.testing.assert_close(source(kind, torch.tensor([1])), torch.tensor([expected]))
+    heads = sum(6 * size + size for size in ((7 + 7) * 3, (7 + 20) * 3, 7 * 4))
+    assert source.num_parameters == 8 * 4 + (4 * 6 + 6) + heads
+
+
+def test_factored_weights_of_low_rank_are_products_of_two_factors(large):
+    """A leaf of two categories has 7 x 1 free weights, of rank 1, and so has a root, with 1 x 6."""
+    source = FactoredWeights(large, latent_dim=4, features=5, hidden=(6,), rank=3)
+    hidden = torch.relu(source.latents @ source.net[0].weight.T + source.net[0].bias)
+    features = hidden @ source.net[1].weight.T + source.net[1].bias  # (replicas, features)
+    for kind, columns, corners in ((0, 7, [(7, 1, 1), (1, 6, 1)]), (1, 20, [(7, 19, 3)])):
+        written = source(kind, slice(0, 2 * len(corners))).view(2, len(corners), 7, columns)
+        numbers = source.bases[kind] + features @ source.heads[kind]  # (replicas, numbers)
+        for region, (rows, free, rank) in enumerate(corners):
+            a, b, numbers = numbers.split([rows * rank, free * rank, numbers.shape[1] - (rows + free) * rank], 1)
+            product = torch.einsum("xor,xjr->xoj", a.view(2, rows, rank), b.view(2, free, rank)) / 3**0.5
+            expected = torch.zeros(2, 7, columns)
+            expected[:, :rows, :free] = product
+            torch.testing.assert_close(written[:, region], expected)
+        assert numbers.shape[1] == 0
+    counts = (7 + 1) + (1 + 6) + (7 + 19) * 3 + 7 * 3
+    assert source.num_parameters == 2 * 4 + (4 * 6 + 6) + (6 * 5 + 5) + counts * (1 + 5)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(7, 20), (7, 4), (1, 20)])
+def test_the_base_of_low_rank_begins_with_what_comes_nearest(large, rows, columns):
+    """The same sums up to rank 3; beyond, their centered logits lack the smaller singular values."""
+    layout = FactoredWeights(large, rank=3).layouts[1]
+    generator = torch.Generator().manual_seed(0)
+    wanted = torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+    wanted = wanted - wanted[:, -1:]
+    block = layout.block(wanted)
+    assert not block[~torch.from_numpy(layout.used(rows, columns - 1))].abs().gt(1e-6).any()
+    corner = layout.sectors(block.view(1, -1)).view(7, 20)[:rows, :columns]
+    torch.testing.assert_close(corner[:, -1], torch.zeros(rows, dtype=torch.float64))
+    centered = lambda logits: logits - logits.mean(1, keepdim=True)
+    missed = torch.linalg.svdvals(centered(wanted))[3:].square().sum()
+    torch.testing.assert_close((centered(corner) - centered(wanted)).square().sum(), missed)
+
+
+@pytest.mark.parametrize("weights", ["hyper", "factored"])
+def test_ranks_are_saved_and_none_is_not_mentioned(weights, tmp_path):
+    circuit = HyperSPN(6, 7, 2, weights=weights, rank=2, leaves=Categorical(9), seed=1)
+    plain = HyperSPN(6, 7, 2, weights=weights, leaves=Categorical(9), seed=1)
+    assert circuit.weights.num_parameters < plain.weights.num_parameters
+    assert "rank" not in plain.weights.config()
+    assert "rank" not in repr(plain.weights)
+    assert "rank=2" in repr(circuit.weights)
+    circuit.save(tmp_path / "ranked.safetensors")
+    again = load(tmp_path / "ranked.safetensors")
+    assert again.weights.config() == circuit.weights.config()
+    assert [layout.rank for layout in again.weights.layouts] == [2, 2]
+    x = torch.randint(0, 9, (5, 6))
+    torch.testing.assert_close(again.log_prob(x), circuit.log_prob(x))
+    for rank in (0, 1.5, True):
+        with pytest.raises(ValueError, match="rank to be a whole number >= 1"):
+            HyperSPN(6, 7, 2, weights=weights, rank=rank)
+
+
 def test_factored_weights_need_replicas_of_one_tree():
     for structure in (
         binary_trees(5, replicas=2),
@@ -73,7 +159,7 @@ def _pair(first):
     return [{"variables": [0]}, {"variables": [1]}, {"partitions": [[first, first + 1]]}]
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", SOURCES + RANKED)
 def test_any_sectors_can_be_asked_for(sectors, source):
     weights = source(sectors)
     for kind, count in ((0, 8), (1, 4)):
@@ -86,7 +172,7 @@ def test_any_sectors_can_be_asked_for(sectors, source):
 
 
 @pytest.mark.parametrize("ids", [torch.tensor([5, 0, 3, 5]), slice(1, 7), slice(5, 7)])
-@pytest.mark.parametrize("source", [HyperWeights, FactoredWeights])
+@pytest.mark.parametrize("source", [HyperWeights, FactoredWeights, *RANKED])
 def test_gradients(sectors, source, ids):
     weights = source(sectors, hidden=(4,)).double()
     parameters = dict(weights.named_parameters())
@@ -98,7 +184,12 @@ def test_gradients(sectors, source, ids):
 
 @pytest.mark.parametrize(
     ("source", "rates"),
-    [(DirectWeights, [2e-2]), (HyperWeights, [5e-3, 5e-3]), (FactoredWeights, [6e-2, 1.5e-2])],
+    [
+        (DirectWeights, [2e-2]),
+        (HyperWeights, [5e-3, 5e-3]),
+        (FactoredWeights, [6e-2, 1.5e-2]),
+        (RANKED[1], [6e-2, 1.5e-2]),
+    ],
 )
 def test_parameter_groups_cover_everything_once(sectors, source, rates):
     weights = source(sectors)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,16 @@ def test_both_engines_agree(name, leaves, layer_size, dtype):
 @pytest.mark.parametrize("name", ["balanced", "random", "one variable"])
 def test_chunks_agree(name, leaves, weights_at_once):
     one, other = pair(STRUCTURES[name], HyperSPN, leaves, layer_size=17, weights_at_once=weights_at_once)
+    assert_same(one, other, rows_of(one))
+
+
+@pytest.mark.parametrize("weights_at_once", [1, 3000, 2**22])
+@pytest.mark.parametrize("weights", ["hyper", "factored"])
+@pytest.mark.parametrize("leaves", ["categories", "mixed"])
+def test_weights_of_low_rank_agree(leaves, weights, weights_at_once):
+    low_rank = partial(HyperSPN, weights=weights, rank=4)
+    one, other = pair(STRUCTURES["shared chow-liu"], low_rank, leaves, layer_size=17, weights_at_once=weights_at_once)
+    assert one.weights.layouts[0].rank == 4
     assert_same(one, other, rows_of(one))
 
 

@@ -166,4 +166,4 @@ def _search_options(
 
 
 WISHES = ("kinds", "bounds", "missing_as_data", "categories", "numeric_strings", "leave_out")
-SIZES = ("layer_size", "replicas", "embedding_dim", "features", "hidden")
+SIZES = ("layer_size", "replicas", "embedding_dim", "features", "hidden", "rank")

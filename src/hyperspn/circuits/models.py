@@ -27,7 +27,11 @@ LeafChoice = LeafFamily | Sequence[LeafFamily]
 
 REPLICAS = 50
 EINET_SIZES: dict[str, Any] = {"embedding_dim": 8, "hidden": (10, 10)}
-SIZES = {"direct": (), "hyper": ("embedding_dim", "hidden", "start"), "factored": ("latent_dim", "features", "hidden")}
+SIZES = {
+    "direct": (),
+    "hyper": ("embedding_dim", "hidden", "start", "rank"),
+    "factored": ("latent_dim", "features", "hidden", "rank"),
+}
 
 _SEEDING = Lock()
 
@@ -75,6 +79,7 @@ def HyperSPN(
     latent_dim: int | None = None,
     features: int | None = None,
     hidden: Sequence[int] | None = None,
+    rank: int | None = None,
     leaves: LeafChoice = Categorical(2),
     structure: RegionGraph | None = None,
     init: Init = "uniform",
@@ -91,6 +96,8 @@ def HyperSPN(
         features: The number of features that the network makes of it ("factored"), by default 8.
         hidden: The widths of the network's hidden layers: by default (20, 20), where the paper's h is the last one,
             or (64, 64) for "factored".
+        rank: Large sectors are written as products of two factors of this rank, so that a large k costs few parameters
+            (see `HyperWeights` and `FactoredWeights`); by default every weight is written.
         init: How the embeddings, or the base weights, start: "uniform" in [0, 1), or standard "normal".
         start: How the network of "hyper" starts: "plain", as published, or "careful", so that all its hidden units are
             alive (see `weights.hyper.keep_alive`).
@@ -104,9 +111,8 @@ def HyperSPN(
     if weights not in ("hyper", "factored"):
         raise ValueError(f"expected weights 'hyper' or 'factored', found {weights!r}")
     careful = None if start == "plain" else start
-    sizes = _sizes(
-        weights, embedding_dim=embedding_dim, latent_dim=latent_dim, features=features, hidden=hidden, start=careful
-    )
+    of_network = {"embedding_dim": embedding_dim, "latent_dim": latent_dim, "features": features, "hidden": hidden}
+    sizes = _sizes(weights, **of_network, rank=rank, start=careful)
     shared = weights == "factored"
     sectors, families = _skeleton(num_variables, layer_size, replicas, seed, leaves, structure, shared)
     with _seed(seed):

@@ -49,8 +49,9 @@ app = typer.Typer()
 
 READING = ("valid", "test", "weight", "missing_values")
 TRAINING = (
-    *("layer_size", "replicas", "embedding_dim", "features", "hidden", "steps", "batch_size", "evaluate_every"),
+    *("layer_size", "replicas", "embedding_dim", "features", "hidden", "rank", "steps", "batch_size"),
     *(
+        "evaluate_every",
         "patience",
         "optimizer",
         "learning_rate",
@@ -121,6 +122,9 @@ def train(
     hidden: Annotated[
         str, typer.Option(help="Widths of the network's hidden layers; else what suits.", rich_help_panel=EXPERT_PANEL)
     ] = "",
+    rank: Annotated[
+        int | None, typer.Option(help="Of large sectors; else every weight is written.", rich_help_panel=EXPERT_PANEL)
+    ] = None,
     steps: Annotated[
         int | None, typer.Option(help="Training steps; else 25 passes, within bounds.", rich_help_panel=EXPERT_PANEL)
     ] = None,

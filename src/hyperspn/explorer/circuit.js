@@ -34,20 +34,21 @@ function linearLayers(parameters, name, count) {
 const WRITERS = {
   direct({ parameters, kinds, layerSize }) {
     return (region, target) => {
-      const logits = parameters[`logits.${region.kind}`], stride = kinds[region.kind].written;
-      copyCorner(logits, region.sector * layerSize * stride, stride, region, target);
+      const stride = kinds[region.kind].written, first = region.sector * layerSize * stride;
+      copyCorner(parameters[`logits.${region.kind}`].subarray(first), stride, region, region.written, target);
     };
   },
 
-  hyper({ parameters, kinds, depth }) {
+  hyper({ parameters, kinds, layerSize, depth }) {
     const dim = parameters.embeddings.length / kinds.reduce((sum, kind) => sum + kind.count, 0);
     const net = linearLayers(parameters, "net", depth), heads = linearLayers(parameters, "heads", kinds.length);
     const firsts = kinds.map((_, i) => kinds.slice(0, i).reduce((sum, kind) => sum + kind.count, 0));
     return (region, target) => {
-      const row = firsts[region.kind] + region.sector;
+      const row = firsts[region.kind] + region.sector, { rank, written } = kinds[region.kind];
       const embedding = parameters.embeddings.subarray(row * dim, (row + 1) * dim);
-      const sector = network([...net, heads[region.kind]], embedding);
-      copyCorner(sector, 0, kinds[region.kind].written, region, target);
+      const numbers = network([...net, heads[region.kind]], embedding);
+      if (rank) multiply(numbers, layerSize, rank, rank, region, region.written, target);
+      else copyCorner(numbers, written, region, region.written, target);
     };
   },
 
@@ -55,30 +56,43 @@ const WRITERS = {
     const dim = parameters.latents.length / replicas, net = linearLayers(parameters, "net", depth);
     const features = Array.from({ length: replicas }, (_, r) =>
       network(net, parameters.latents.subarray(r * dim, (r + 1) * dim)));
+    const sizesOf = ({ kind, rows, written }) => {
+      const { rank } = kinds[kind], free = written - 1, width = rank ? Math.min(rank, rows, free) : free;
+      return { rank, free, width, count: (rank ? rows + free : rows) * width };
+    };
     const perTree = regions.length / replicas, used = kinds.map(() => 0), firsts = [];
-    for (const { kind, rows, written } of regions.slice(0, perTree)) {
-      firsts.push(used[kind]);
-      used[kind] += rows * (written - 1);
+    for (const region of regions.slice(0, perTree)) {
+      firsts.push(used[region.kind]);
+      used[region.kind] += sizesOf(region).count;
     }
     return (region, target) => {
       const base = parameters[`bases.${region.kind}`], heads = parameters[`heads.${region.kind}`];
-      const vector = features[Math.floor(region.index / perTree)], free = region.written - 1;
-      let at = firsts[region.index % perTree];
-      for (let o = 0; o < region.rows; o++) {
-        for (let j = 0; j < free; j++, at++) {
-          let sum = base[at];
-          for (let f = 0; f < vector.length; f++) sum += vector[f] * heads[f * base.length + at];
-          target[o * region.written + j] = sum;
-        }
-        target[o * region.written + free] = 0;
-      }
+      const { rank, free, width, count } = sizesOf(region), first = firsts[region.index % perTree];
+      const numbers = Float64Array.from(base.subarray(first, first + count));
+      features[Math.floor(region.index / perTree)].forEach((feature, f) => {
+        for (let i = 0, at = f * base.length + first; i < count; i++, at++) numbers[i] += feature * heads[at];
+      });
+      if (rank) multiply(numbers, region.rows, width, rank, region, free, target);
+      else copyCorner(numbers, width, region, free, target);
     };
   },
 };
 
-function copyCorner(source, start, stride, { rows, written }, target) {
+/** The first columns of a region's rows, from a sector with `stride` columns; the others stay 0. */
+function copyCorner(sector, stride, { rows, written }, columns, target) {
   for (let o = 0; o < rows; o++) {
-    for (let j = 0; j < written; j++) target[o * written + j] = source[start + o * stride + j];
+    for (let j = 0; j < columns; j++) target[o * written + j] = sector[o * stride + j];
+  }
+}
+
+/** The same from A B^T / sqrt(rank): `rowsOfA` rows of A and then those of B, with `width` numbers each. */
+function multiply(factors, rowsOfA, width, rank, { rows, written }, columns, target) {
+  for (let o = 0; o < rows; o++) {
+    for (let j = 0; j < columns; j++) {
+      let sum = 0;
+      for (let r = 0; r < width; r++) sum += factors[o * width + r] * factors[(rowsOfA + j) * width + r];
+      target[o * written + j] = sum / Math.sqrt(rank);
+    }
   }
 }
 

@@ -121,14 +121,18 @@ def describe(column: Column) -> dict[str, Any]:
 
 
 def circuit_sizes(circuit: Circuit) -> dict[str, Any]:
-    source = circuit.weights
+    source, kinds, depth = circuit.weights, circuit.sectors.kinds, 0
+    ranks: list[int | None] = [None] * len(kinds)
+    if isinstance(source, HyperWeights | FactoredWeights):
+        depth, ranks = len(source.net), [layout.rank for layout in source.layouts]
     return {
         "layerSize": circuit.sectors.layer_size,
         "source": SOURCES[type(source)],
-        "depth": len(source.net) if isinstance(source, HyperWeights | FactoredWeights) else 0,
+        "depth": depth,
         "kinds": [
             {"columns": kind.columns, "count": kind.count, "written": kind.written, "hats": len(kind.grid)}
-            for kind in circuit.sectors.kinds
+            | {"rank": rank}
+            for kind, rank in zip(kinds, ranks, strict=True)
         ],
     }
 

@@ -47,6 +47,7 @@ class Recipe(NamedTuple):
         embedding_dim: The size of a sector's embedding ("hyper").
         features: The number of features of a replica ("factored").
         hidden: The widths of the network's hidden layers; None for those that suit the weights.
+        rank: That of the factors which the network writes in place of large sectors; None for every weight.
         warm: Whether factored weights begin with clusters of rows (see `start_from_clusters`).
         prior: How strongly the heads and bases of factored weights are drawn to 0 (see `schedule`).
         learning_rate: Of these heads and bases; None for their own.
@@ -60,6 +61,7 @@ class Recipe(NamedTuple):
     embedding_dim: int = 5
     features: int = 8
     hidden: Sequence[int] | None = None
+    rank: int | None = None
     warm: bool = True
     prior: float = PRIOR
     learning_rate: float | None = None
@@ -72,7 +74,7 @@ class Recipe(NamedTuple):
         if self.weights == "direct":
             return SPN(train.shape[1], self.layer_size, **options)
         size = "embedding_dim" if self.weights == "hyper" else "features"
-        options |= {size: getattr(self, size), "hidden": self.hidden}
+        options |= {size: getattr(self, size), "hidden": self.hidden, "rank": self.rank}
         circuit = HyperSPN(train.shape[1], self.layer_size, weights=self.weights, **options)
         if self.weights == "factored" and self.warm:
             start_from_clusters(circuit, train, seed)

@@ -11,10 +11,12 @@ import torch
 
 from torch import Tensor, nn
 
+from ..checks import whole
 from ..structures import RegionGraph
+from .layouts import Layout
 from .network import relu_network
 from .sectors import Sectors
-from .source import Init, WeightSource, initial
+from .source import Init, WeightSource, described, initial
 
 
 class FactoredWeights(WeightSource):
@@ -31,7 +33,10 @@ class FactoredWeights(WeightSource):
         latent_dim: The size of a replica's latent vector.
         features: The number of outputs of the network.
         hidden: The widths of the network's hidden layers.
-        init: How the base starts: "uniform" in [0, 1), or standard "normal".
+        init: How the base starts: "uniform" in [0, 1), or standard "normal", as always for bells and factors.
+        rank: Bases and heads write k x c sectors as A B^T / sqrt(rank), by the factors A (k, rank) and B (c, rank), in
+            kinds where these are fewer numbers, (k + c) rank < k c, and that are no bells; None for every weight. Of the
+            factors only the rows of used sums and inputs have parameters, and no more columns than either of them.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class FactoredWeights(WeightSource):
         features: int = 8,
         hidden: Sequence[int] = (64, 64),
         init: Init = "uniform",
+        rank: int | None = None,
     ) -> None:
         super().__init__()
         widths = (latent_dim, *hidden, features)
@@ -52,15 +58,16 @@ class FactoredWeights(WeightSource):
             raise ValueError("expected replicas of one tree (shared=True), found trees that differ")
         self.hidden = tuple(hidden)
         self.init = init
-        self.rows = sectors.layer_size
-        self.numbers = _number_corners(sectors)
+        self.rank = None if rank is None else whole("rank", rank)
+        self.layouts = [Layout.of(kind, self.rank) for kind in sectors.kinds]
+        self.numbers = _number_corners(sectors, self.layouts)
         counts = [int((numbers >= 0).sum()) for numbers in self.numbers]
         self.latents = nn.Parameter(torch.randn(len(sectors.structure.roots), latent_dim))
         self.net = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths))
         self.heads = nn.ParameterList(0.1 * torch.randn(features, count) for count in counts)
         self.bases = nn.ParameterList(
-            initial(count, init="normal" if kind.grid else init)
-            for count, kind in zip(counts, sectors.kinds, strict=True)
+            initial(count, init="normal" if kind.grid or layout.rank else init)
+            for count, kind, layout in zip(counts, sectors.kinds, self.layouts, strict=True)
         )
 
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
@@ -72,15 +79,17 @@ class FactoredWeights(WeightSource):
         features = relu_network(list(self.net), self.latents[replicas])  # (replicas, features)
         weights = torch.addmm(self.bases[kind][used], features, self.heads[kind][:, used])  # (replicas, used)
         blocks = weights.new_zeros(len(weights), len(numbers)).index_copy(1, places, weights)
-        return blocks.view(-1, size)[asked]
+        return self.layouts[kind].sectors(blocks.view(-1, size)[asked])
 
     @torch.no_grad()
     def begin(self, kind: int, region: int, written: Tensor) -> None:
-        """Lets the base of a region begin with these numbers in its sector's used corner, (rows, columns), the last one 0."""
-        rows, columns = written.shape
-        numbers = self.numbers[kind][region].view(self.rows, -1)[:rows, :columns]
+        """Lets the base of a region begin with these numbers in its sector's used corner, (rows, columns), the last one 0.
+
+        With a rank it begins with what comes nearest to them (see `Layout.block`).
+        """
+        numbers = self.numbers[kind][region]
         free = numbers >= 0
-        self.bases[kind][numbers[free]] = written[free].to(self.bases[kind])
+        self.bases[kind][numbers[free]] = self.layouts[kind].block(written).flatten()[free].to(self.bases[kind])
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         return [
@@ -90,11 +99,11 @@ class FactoredWeights(WeightSource):
 
     def config(self) -> dict[str, Any]:
         latent_dim, features = self.latents.shape[1], self.heads[0].shape[0]
-        return {"latent_dim": latent_dim, "features": features, "hidden": list(self.hidden), "init": self.init}
+        sizes = {"latent_dim": latent_dim, "features": features, "hidden": list(self.hidden), "init": self.init}
+        return sizes if self.rank is None else {**sizes, "rank": self.rank}
 
     def extra_repr(self) -> str:
-        latent_dim, features = self.latents.shape[1], self.heads[0].shape[0]
-        return f"latent_dim={latent_dim}, features={features}, hidden={self.hidden}, init={self.init!r}"
+        return described(self.config())
 
 
 def _is_one_tree(structure: RegionGraph) -> bool:
@@ -109,17 +118,17 @@ def _is_one_tree(structure: RegionGraph) -> bool:
     )
 
 
-def _number_corners(sectors: Sectors) -> list[Tensor]:
-    """For each kind the used weights of one replica's sectors, numbered, and -1 for the unused ones: (U, size)."""
+def _number_corners(sectors: Sectors, layouts: Sequence[Layout]) -> list[Tensor]:
+    """For each kind the used numbers of one replica's blocks, numbered, and -1 for the unused ones: (U, size)."""
     numbers = []
-    for index, kind in enumerate(sectors.kinds):
+    for index, (kind, layout) in enumerate(zip(sectors.kinds, layouts, strict=True)):
         layers = [layer for layer in sectors.layers if layer.kind_index == index]
         count = sum(layer.sectors.numel() for layer in layers) // len(sectors.structure.roots)
-        used = torch.from_numpy(np.zeros((count, kind.rows, kind.written), bool))
+        used = torch.from_numpy(np.zeros((count, layout.size), bool))
         for layer in layers:
             free = (kind.written if kind.grid else layer.columns) - (layer.partitions == 1)
-            used[layer.sectors[layer.sectors < count], : layer.rows, :free] = True
-        numbers.append((used.flatten().cumsum(0) - 1).view(count, kind.size).masked_fill(~used.flatten(1), -1))
+            used[layer.sectors[layer.sectors < count]] = torch.from_numpy(layout.used(layer.rows, free).ravel())
+        numbers.append((used.flatten().cumsum(0) - 1).view(count, layout.size).masked_fill(~used, -1))
     return numbers
 
 

@@ -10,9 +10,11 @@ import torch
 
 from torch import Tensor, nn
 
+from ..checks import whole
+from .layouts import Layout
 from .network import relu_network
 from .sectors import Sectors
-from .source import Init, WeightSource, _rows, initial
+from .source import Init, WeightSource, _rows, described, initial
 
 Start = Literal["plain", "careful"]
 
@@ -32,6 +34,9 @@ class HyperWeights(WeightSource):
         hidden: The widths of the hidden layers; the paper's "embedding dimension h" is the last one of (20, h).
         init: How the embeddings start: "uniform" in [0, 1), or standard "normal".
         start: How the hidden layers start: "plain", as PyTorch draws them and as published, or "careful" (see `keep_alive`).
+        rank: Heads write k x c sectors as A B^T / sqrt(rank), by the factors A (k, rank) and B (c, rank), in kinds where
+            these are fewer numbers, (k + c) rank < k c, and that are no bells; None for every weight. The factors start
+            near standard normal ones that the sectors of a kind share: products of small numbers learn slowly.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class HyperWeights(WeightSource):
         hidden: Sequence[int] = (20, 20),
         init: Init = "uniform",
         start: Start = "plain",
+        rank: int | None = None,
     ) -> None:
         super().__init__()
         widths = (embedding_dim, *hidden)
@@ -50,17 +56,22 @@ class HyperWeights(WeightSource):
             raise ValueError(f"expected start 'plain' or 'careful', found {start!r}")
         self.hidden = tuple(hidden)
         self.init, self.start = init, start
+        self.rank = None if rank is None else whole("rank", rank)
+        self.layouts = [Layout.of(kind, self.rank) for kind in sectors.kinds]
         self.learning_rates = (1e-2, 3e-4) if sectors.product == "outer" else (5e-3, 5e-3)
         self.first_rows = [sum(kind.count for kind in sectors.kinds[:index]) for index in range(len(sectors.kinds))]
         self.embeddings = nn.Parameter(initial(sectors.num_sectors, embedding_dim, init=init))
         self.net = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths))
-        self.heads = nn.ModuleList(nn.Linear(widths[-1], kind.size) for kind in sectors.kinds)
+        self.heads = nn.ModuleList(nn.Linear(widths[-1], layout.size) for layout in self.layouts)
+        for head, layout in zip(self.heads, self.layouts, strict=True):
+            if layout.rank:
+                head.bias = nn.Parameter(initial(layout.size, init="normal"))
         if start == "careful" and not self.embeddings.is_meta:
             keep_alive(list(self.net), self.embeddings)
 
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
         embeddings = _rows(self.embeddings[self.first_rows[kind] :], ids)
-        return relu_network([*self.net, self.heads[kind]], embeddings)
+        return self.layouts[kind].sectors(relu_network([*self.net, self.heads[kind]], embeddings))
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         embeddings, network = self.learning_rates
@@ -71,11 +82,11 @@ class HyperWeights(WeightSource):
 
     def config(self) -> dict[str, Any]:
         sizes = {"embedding_dim": self.embeddings.shape[1], "hidden": list(self.hidden), "init": self.init}
-        return sizes if self.start == "plain" else {**sizes, "start": self.start}
+        further = {"start": None if self.start == "plain" else self.start, "rank": self.rank}
+        return sizes | {name: value for name, value in further.items() if value is not None}
 
     def extra_repr(self) -> str:
-        start = "" if self.start == "plain" else f", start={self.start!r}"
-        return f"embedding_dim={self.embeddings.shape[1]}, hidden={self.hidden}, init={self.init!r}{start}"
+        return described(self.config())
 
 
 @torch.no_grad()

@@ -49,6 +49,12 @@ def initial(*shape: int, init: Init) -> Tensor:
     raise ValueError(f"expected init 'uniform' or 'normal', found {init!r}")
 
 
+def described(config: dict[str, Any]) -> str:
+    """Keyword arguments as they are typed."""
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
+    return ", ".join(f"{name}={value!r}" for name, value in plain.items())
+
+
 def _rows(table: Tensor, ids: Tensor | slice) -> Tensor:
     return table[ids] if isinstance(ids, slice) else table.index_select(0, ids)
 
