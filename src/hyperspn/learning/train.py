@@ -147,11 +147,8 @@ def fit(
         return {**settings, **_digests(circuit, train, valid, sample_weight, valid_weight)}
 
     distributed.check_same(arguments)
-    learner: Learner = (
-        EM(circuit, step_size, pseudocount)
-        if optimizer == "em"
-        else _adam(circuit, weight_decay, learning_rate, averaging)
-    )
+    em = EM(circuit, step_size, pseudocount) if optimizer == "em" else None
+    learner: Learner = em or _adam(circuit, weight_decay, learning_rate, averaging)
     training = Training(
         circuit,
         train if isinstance(train, Stream) else _read(circuit, train, "train", sample_weight),

@@ -201,31 +201,40 @@ class NumericColumns(LeafFamily):
 
 def _read_column(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int32], FloatArray, FloatArray]:
     """Of one column: members, (rows, w), likelihoods, (rows, w), and what to add to their logarithms, (rows,)."""
-    scale, points, bank = family.scale, np.asarray(family.points), hats(family.members)
-    point = np.full(len(x), -1)
-    for index, value in enumerate(points):
-        point[x == value] = index
-    finite = np.where(np.isfinite(x), x, np.median(scale.knots))
-    if scale.decimals is None:
-        scores, offset = scale.scores(finite), np.where(point >= 0, 0.0, scale.log_slopes(finite))
-        first = bank.first(scores)
-        members = first[:, None] + np.arange(2)
-        likelihoods = bank.density(scores[:, None], members) * (np.isfinite(offset) & (point < 0))[:, None]
-    else:
-        low, high = (scale.scores(edge).clip(-FARTHEST, FARTHEST) for edge in scale.cells(finite))
-        first, last = bank.first(low), bank.first(high) + 1
-        members = np.minimum(first[:, None] + np.arange((last - first).max(initial=1) + 1), family.members - 1)
-        is_more = first[:, None] + np.arange(members.shape[1]) <= last[:, None]
-        likelihoods = bank.mass(low[:, None], high[:, None], members) * (is_more & np.isfinite(x)[:, None])
-        offset = np.where(np.isposinf(x), 0.0, -log(scale.width))
-    if len(points):
+    levels, places = np.unique(x, return_inverse=True)
+    point = np.full(len(levels), -1)
+    for index, value in enumerate(family.points):
+        point[levels == value] = index
+    finite = np.where(np.isfinite(levels), levels, np.median(family.scale.knots))
+    members, likelihoods, offset = (_density if family.scale.decimals is None else _masses)(family, finite)
+    is_plain = np.isfinite(levels) & ((point < 0) | (family.scale.decimals is not None))
+    likelihoods, offset = likelihoods * is_plain[:, None], np.where(is_plain, offset, 0.0)
+    if family.points:
         members = np.append(members, family.members + np.maximum(point, 0)[:, None], 1)
         likelihoods = np.append(likelihoods, (point >= 0)[:, None].astype(np.float64), 1)
-    largest = likelihoods.max(1)
+    largest = likelihoods.max(1, initial=0)
     likelihoods = likelihoods / np.where(largest > 0, largest, 1)[:, None]
-    with np.errstate(divide="ignore"):
-        logs = np.where(largest > 0, np.nan_to_num(offset, neginf=0.0) + np.log(largest), 0.0)
-    return members.astype(np.int32), likelihoods, logs
+    logs = np.where(largest > 0, offset + np.log(np.where(largest > 0, largest, 1)), 0.0)
+    return members.astype(np.int32)[places], likelihoods[places], logs[places]
+
+
+def _density(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
+    """Of continuous numbers: the two hats at their scores, the densities of these, and log dz/dx."""
+    bank, scores, slopes = hats(family.members), family.scale.scores(x), family.scale.log_slopes(x)
+    members = bank.first(scores)[:, None] + np.arange(2)
+    inside = np.isfinite(slopes)
+    return members, bank.density(scores[:, None], members) * inside[:, None], np.where(inside, slopes, 0.0)
+
+
+def _masses(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
+    """Of recorded numbers: the hats that their cells touch, the masses of these, and -log of the width of a cell."""
+    bank, scale = hats(family.members), family.scale
+    low, high = (scale.scores(edge).clip(-FARTHEST, FARTHEST) for edge in scale.cells(x))
+    first, last = bank.first(low), bank.first(high) + 1
+    members = first[:, None] + np.arange((last - first).max(initial=1) + 1)
+    is_touched = members <= last[:, None]
+    members = np.minimum(members, family.members - 1)
+    return members, bank.mass(low[:, None], high[:, None], members) * is_touched, np.full(len(x), -log(scale.width))
 
 
 def _fill(width: int, members: NDArray, likelihoods: NDArray, logs: NDArray) -> tuple[NDArray, NDArray, NDArray]:
