@@ -34,6 +34,10 @@ PAGES = [
     if blocks(page) and page.name not in COMPUTE_FOR_HOURS
 ]
 QUICK = ["--recipe", "chow-liu", "--steps", "20", "--layer-size", "3", "--replicas", "2"]
+SMALL = {
+    model: {name: recipe._replace(layer_size=3, replicas=2) for name, recipe in group.items()}
+    for model, group in recipes.RECIPES.items()
+}
 
 
 def run_command(line):
@@ -68,6 +72,7 @@ def test_the_code_of_a_page_runs(page, folder, monkeypatch):
     monkeypatch.setattr(images, "load_images", lambda name: Dataset(noise, noise, noise))
     for name in ("FEWEST", "MOST"):
         monkeypatch.setattr(recipes, name, 4)
+    monkeypatch.setattr(recipes, "RECIPES", SMALL)
     monkeypatch.setattr(webbrowser, "open", lambda address: True)
     monkeypatch.chdir(folder)
     names = {}

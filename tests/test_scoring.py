@@ -103,9 +103,8 @@ def test_surprisal_of_rows(people, rows):
 
 def test_probabilities_and_imputed_rows(run, people, rows, tmp_path):
     (folder, table), model = rows, TableModel.load(people[0] / "run")
-    assert (
-        run(f"score {people[0]}/run {folder}/*.parquet --out {tmp_path}/p --question probabilities --of color")[0] == 0
-    )
+    question = "--question probabilities --of color --workers 1"
+    assert run(f"score {people[0]}/run {folder}/*.parquet --out {tmp_path}/p {question}")[0] == 0
     expected = model.predict(table.slice(0, 300), "color")
     for name in expected.column_names:
         np.testing.assert_allclose(answers_in(tmp_path / "p")[name], expected[name], atol=1e-4)
