@@ -1,13 +1,15 @@
 import json
 import shlex
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
 
+from typer.testing import CliRunner
+
 from hyperspn.cli import main
+from hyperspn.cli.main import app
 
 QUICK = "--replicas 4 --steps 150 --evaluate-every 50"
 
@@ -48,7 +50,6 @@ def people(tmp_path_factory):
         lines.append(f"{color},{size},{price},{'yes' if generator.random() < 0.7 else 'no'}")
     (folder / "people.csv").write_text("\n".join(lines) + "\n")
     arguments = f"train {folder}/people.csv --out {folder}/run {QUICK} --json"
-    command = [sys.executable, "-m", "hyperspn", *arguments.split()]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, arguments.split())
+    assert done.exit_code == 0, done.output
     return folder, json.loads(done.stdout)

@@ -1,5 +1,7 @@
 import json
 
+from functools import cache
+
 import pytest
 
 from hyperspn import recipes
@@ -20,10 +22,11 @@ def records(tmp_path):
 def tiny(monkeypatch):
     """Every recipe in a small version, trained for four steps on few rows."""
     load = beyond.datasets.load_dataset
-    few = lambda name, data_dir: Dataset(*(rows[:200] for rows in load(name, data_dir=data_dir)))
+    few = cache(lambda name, data_dir: Dataset(*(rows[:200] for rows in load(name, data_dir=data_dir))))
     monkeypatch.setattr(beyond.datasets, "load_dataset", few)
     for name, recipe in beyond.BEYOND_RECIPES.items():
-        monkeypatch.setitem(beyond.BEYOND_RECIPES, name, recipe._replace(layer_size=2, replicas=2, hidden=(3,)))
+        small = recipe._replace(layer_size=2, replicas=2, hidden=(3,), warm=False)
+        monkeypatch.setitem(beyond.BEYOND_RECIPES, name, small)
     for name, value in {"FEWEST": 4, "MOST": 4, "BATCH_SIZE": 20, "SMALLEST_BATCH": 20, "EVALUATIONS": 2}.items():
         monkeypatch.setattr(recipes, name, value)
 

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -218,16 +219,22 @@ def test_tampered_tensors_are_refused(file, tensors):
         hyperspn.load(file)
 
 
-@pytest.mark.parametrize("name", ["partition_counts", "arities", "leaf_sizes"])
-def test_counts_whose_sum_wraps_around_do_not_end_the_process(file, name):
-    with safe_open(file, framework="pt") as old:
-        counts = old.get_tensor(f"structure.{name}").long()
-    counts[:4] += 2**62
-    rewrite(file, **{f"structure.{name}": counts})
-    opened = f"import hyperspn; hyperspn.load({str(file)!r})"
-    result = subprocess.run([sys.executable, "-c", opened], check=False, capture_output=True, text=True)
-    assert result.returncode == 1
-    assert "ValueError: expected a complete model file" in result.stderr
+def test_counts_whose_sum_wraps_around_do_not_end_the_process(file, tmp_path):
+    names = ("partition_counts", "arities", "leaf_sizes")
+    for name in names:
+        other = shutil.copy(file, tmp_path / name)
+        with safe_open(file, framework="pt") as old:
+            counts = old.get_tensor(f"structure.{name}").long()
+        counts[:4] += 2**62
+        rewrite(other, **{f"structure.{name}": counts})
+    opened = f"""
+import hyperspn
+for name in {names!r}:
+    try: hyperspn.load({str(tmp_path)!r} + "/" + name)
+    except ValueError as error: print(error)
+"""
+    result = subprocess.run([sys.executable, "-c", opened], check=True, capture_output=True, text=True)
+    assert result.stdout.count("expected a complete model file") == len(names)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory cannot be bounded")

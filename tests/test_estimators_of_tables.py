@@ -112,7 +112,7 @@ def test_outputs_that_are_asked_for(imputer):
 
 def test_several_imputations(imputer):
     X = frame(seed=1)
-    several = clone(imputer).set_params(strategy="sample", n_imputations=3).fit(X)
+    several = clone(imputer).set_params(strategy="sample", n_imputations=3, steps=4).fit(X)
     tables = several.transform(X)
     assert len(tables) == 3
     weights = np.stack([table["weight"] for table in tables])
@@ -155,7 +155,7 @@ def test_intervals(imputer):
     assert list(ends.columns) == [f"{name}.{end}" for name in ("weight", "count", "day") for end in ("low", "high")]
     assert (ends["weight.low"].isna() == ~hidden).all()
     assert (ends["weight.low"] < ends["weight.high"])[hidden].all()
-    truth = frame(2000, seed=2, holes=0)
+    truth = frame(800, seed=2, holes=0)
     ends = imputer.intervals(truth.assign(weight=np.float32("nan")), coverage=0.8)
     covered = (ends["weight.low"] <= truth["weight"]) & (truth["weight"] <= ends["weight.high"])
     assert 0.72 < covered.mean() < 0.88
@@ -214,7 +214,7 @@ def test_classes_of_any_kind():
 
 
 def test_numbers():
-    X, truth = frame(), frame(1000, seed=1, holes=0)
+    X, truth = frame(), frame(500, seed=1, holes=0)
     known = X["weight"].notna()
     y = X["weight"][known].astype(float)
     model = HyperSPNRegressor(**Tiny()).fit(X[known].drop(columns="weight"), y)
@@ -236,13 +236,13 @@ def test_predicting_can_count_more():
     generator = np.random.default_rng(0)
     noise = generator.normal(size=(400, 4)).round(2)
     y = (noise[:, 0] + 0.3 * generator.normal(size=400) > 0).astype(int)
-    models = {w: HyperSPNClassifier(**Tiny(steps=200), discriminative_weight=w).fit(noise, y) for w in (0, 1.0)}
+    models = {w: HyperSPNClassifier(**Tiny(steps=100), discriminative_weight=w).fit(noise, y) for w in (0, 1.0)}
     table = pa.table([*noise.T, y], [*(f"column {i}" for i in range(4)), "y"])
     joint = {w: model.model_.log_likelihood(table).mean() for w, model in models.items()}
     loss = {w: model.model_.conditional_log_likelihood(table, "y").mean() for w, model in models.items()}
     assert loss[1.0] > loss[0]
     assert joint[1.0] < joint[0]
-    chosen = HyperSPNClassifier(**Tiny(steps=20), discriminative_weight="auto").fit(noise, y)
+    chosen = HyperSPNClassifier(**Tiny(steps=4), discriminative_weight="auto").fit(noise, y)
     assert chosen.discriminative_weight_ in (0, 0.5, 0.9, 0.99)
     for weight in (1.5, -1):
         with pytest.raises(ValueError, match="expected discriminative_weight"):

@@ -10,7 +10,7 @@ LEAKS = Path(__file__).parents[1] / "benchmarks" / "leaks.py"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory cannot be measured")
 def test_queries_leave_no_memory_behind():
-    command = [sys.executable, LEAKS, "--calls", "500", "--circuit", "native"]
+    command = [sys.executable, LEAKS, "--calls", "300", "--circuit", "native"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     *lines, summary = done.stdout.splitlines()

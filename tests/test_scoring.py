@@ -101,11 +101,10 @@ def test_surprisal_of_rows(people, rows):
     np.testing.assert_allclose(answers["surprisal"], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_probabilities_and_imputed_rows(run, people, rows, tmp_path):
+def test_probabilities_and_imputed_rows(run, people, rows, tmp_path, monkeypatch):
     (folder, table), model = rows, TableModel.load(people[0] / "run")
-    assert (
-        run(f"score {people[0]}/run {folder}/*.parquet --out {tmp_path}/p --question probabilities --of color")[0] == 0
-    )
+    question = "--question probabilities --of color --workers 1"
+    assert run(f"score {people[0]}/run {folder}/*.parquet --out {tmp_path}/p {question}")[0] == 0
     expected = model.predict(table.slice(0, 300), "color")
     for name in expected.column_names:
         np.testing.assert_allclose(answers_in(tmp_path / "p")[name], expected[name], atol=1e-4)
@@ -114,6 +113,9 @@ def test_probabilities_and_imputed_rows(run, people, rows, tmp_path):
     assert imputed.column_names == table.column_names
     assert not any(column.null_count for column in imputed.columns)
     assert imputed["color"].to_pylist() == model.impute(table.slice(0, 300))["color"].to_pylist()
+    monkeypatch.chdir(folder)  # where the workers, which are the same, did not begin
+    assert run(f"score {people[0]}/run a.parquet --out {tmp_path}/j --question imputed --workers 2")[0] == 0
+    assert answers_in(tmp_path / "j") == imputed
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from rich.progress import Progress
 
 from hyperspn import SPN, Binomial, Categorical, EiNet, Gaussian, HyperSPN, RegionGraph, datasets
 from hyperspn.learning import History, fit
+from hyperspn.learning.adam import Adam
 from hyperspn.learning.checkpoint import Folder
 from hyperspn.learning.steps import EVALUATED_ROWS, annealing_factor, batch_rows
 from hyperspn.leaves import Leaves
@@ -336,6 +338,29 @@ def test_annealing_is_adam_with_those_rates():
         optimizer.step()
     for found, expected in zip(circuit.parameters(), other.parameters()):
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_adam_is_that_of_torch(fused):
+    one, other = (HyperSPN(6, 2, replicas=2) for _ in range(2))
+    groups = [{**group, "weight_decay": 0.1, "lr": 0.05} for group in other.parameter_groups()]
+    own = Adam([{**group, "weight_decay": 0.1, "lr": 0.05} for group in one.parameter_groups()], fused=fused)
+    torchs, rows = torch.optim.Adam(groups, fused=fused), noisy_copies(30)
+    for circuit, optimizer in ((one, own), (other, torchs)) * 4:
+        optimizer.zero_grad()
+        (-circuit.log_prob(rows).mean()).backward()
+        optimizer.step()
+        own.load_state_dict(own.state_dict())
+    for found, expected in zip(one.parameters(), other.parameters()):
+        assert torch.equal(found, expected)
+    assert own.state_dict().keys() == torchs.state_dict().keys()
+
+
+def test_learning_needs_no_compiler(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)
+    options = {"batch_size": 10, "evaluate_every": 2, "progress": False, "folder": tmp_path}
+    for _ in range(2):
+        assert fit(HyperSPN(6, 2, replicas=2), noisy_copies(30), steps=4, **options).steps == [0, 2, 4]
 
 
 def test_an_average_of_the_parameters_is_kept_where_it_is_better(tmp_path):

@@ -174,8 +174,8 @@ def score_files(
     _check_arguments(folder, scorer, {piece.path for part in parts for piece in part.pieces})
     done = [part for part in parts if part.out.exists()]
     yield from done
-    work = joblib.delayed(_score)
-    tasks = (work(scorer, part, missing_values, workers) for part in parts if part not in set(done))
+    work, home = joblib.delayed(_score), os.getcwd() if workers > 1 else None
+    tasks = (work(scorer, part, missing_values, home) for part in parts if part not in set(done))
     try:
         yield from joblib.Parallel(workers, return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")(
             tasks
@@ -203,9 +203,11 @@ def _check_arguments(folder: Path, scorer: Scorer, files: Collection[str]) -> No
     write(path, text.encode())
 
 
-def _score(scorer: Scorer, part: Part, missing_values: Collection[str] | None, workers: int) -> Part:
-    if workers > 1:
+def _score(scorer: Scorer, part: Part, missing_values: Collection[str] | None, home: str | None) -> Part:
+    """Writes the answers of a part; in a worker, which may have begun elsewhere, paths are relative to `home`."""
+    if home is not None:
         torch.set_num_threads(1)
+        os.chdir(home)
     part.out.parent.mkdir(parents=True, exist_ok=True)
     write_table(_answers(scorer, part, missing_values), part.out)
     return part

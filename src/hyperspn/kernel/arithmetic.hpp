@@ -54,8 +54,9 @@ struct Block {
   const Real* dense;             // (dense rows, row_length)
   Real* dense_gradient;
   const int32_t* dense_ptr;
-  const int32_t* members;  // (sparse rows, row_length): of a variable one row after the other, -1 in its first if missing
-  const Real* shares;      // their likelihoods; the first 0 of a variable is the last that counts
+  const int32_t*
+      members;         // (sparse rows, row_length): of a variable one row after the other, -1 in its first if missing
+  const Real* shares;  // their likelihoods; the first 0 of a variable is the last that counts
   const int32_t* sparse_ptr;
   int64_t row_length, first, valid;  // the block's first sample in a row, and its number of samples
 

@@ -40,7 +40,8 @@ void check_sector(const Node& node, const Logits<In>& logits) {
 }
 
 // The likelihoods of sparse leaves that are not 0, and to which distributions they belong: both (rows, samples), the
-// rows of a variable one after the other. A missing value has -1 as its first member; a likelihood of 0 ends the others.
+// rows of a variable one after the other. A missing value has -1 as its first member; a likelihood of 0 ends the
+// others.
 template <class In>
 struct SparseRows {
   const int32_t* members = nullptr;

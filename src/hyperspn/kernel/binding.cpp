@@ -173,9 +173,10 @@ NB_MODULE(_kernel, m) {
       .def(nb::new_(&make_program), "tree_ptr"_a, "type"_a, "variable"_a, "size"_a, "kind"_a, "sector"_a, "child_ptr"_a,
            "children"_a, "slot"_a, "dense_ptr"_a, "rows"_a, "variables"_a, "sparse"_a, "kinds"_a);
   nb::class_<PyBatch>(m, "Batch")
-      .def(nb::init<const Program&, Array, std::optional<Array>, std::optional<PySparseRows>, const std::string&, int>(),
-           "program"_a, "codes"_a, "log_likelihoods"_a.none(), "sparse"_a.none(), "dtype"_a, "threads"_a,
-           nb::keep_alive<1, 2>());
+      .def(
+          nb::init<const Program&, Array, std::optional<Array>, std::optional<PySparseRows>, const std::string&, int>(),
+          "program"_a, "codes"_a, "log_likelihoods"_a.none(), "sparse"_a.none(), "dtype"_a, "threads"_a,
+          nb::keep_alive<1, 2>());
   nb::class_<PyWalk>(m, "Walk")
       .def(nb::init<const PyBatch&, int64_t, int64_t, bool, int>(), "batch"_a, "first_tree"_a, "last_tree"_a, "tape"_a,
            "threads"_a, nb::keep_alive<1, 2>())

@@ -22,6 +22,7 @@ from ..data.streams import Stream
 from ..leaves.evidence import Evidence, Rows, as_tensor
 from ..weights.source import WeightSource
 from . import distributed
+from .adam import Adam
 from .averaging import Averaging
 from .checkpoint import Folder, LogEntry, Parameters, circuit_digest, copy_parameters, meaning, table_digest
 from .em import EM
@@ -272,7 +273,7 @@ def _adam(
             if value is not None:
                 group[key] = value
     fused = circuit.mixture.device.type in ("cpu", "cuda")
-    adam = torch.optim.Adam(groups, fused=fused)
+    adam = Adam(groups, fused=fused)
     return adam if averaging is None else Averaging(adam, averaging)
 
 

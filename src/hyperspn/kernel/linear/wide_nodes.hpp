@@ -108,9 +108,9 @@ struct WideBackward : Wide {
     const bool second = i == 1;
     const bool is_there = i + 1 == node.children && is_computed(here);
     const Factor x = is_there ? Factor{(Real*)leaf, K} : value(here, leaf, other_index);
-    const Factor before = !second               ? Factor{(Real*)prefix_at(i - 1), K}
+    const Factor before = !second              ? Factor{(Real*)prefix_at(i - 1), K}
                           : is_computed(first) ? Factor{(Real*)prefix_at(0), K}
-                                                : value(first, prefix_at(0), index);
+                                               : value(first, prefix_at(0), index);
     const Real* child_scale = (Real*)(here.type == INNER ? scales(here) : ones);
     const Real* prefix_scale = (Real*)(second ? ones : prefix_at(i - 1) + int64_t(K) * vectors);
     V* out = here.type == INNER ? gradient_place(here) : leaf;
