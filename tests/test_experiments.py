@@ -49,10 +49,8 @@ FIELDS = {
     *("dataset", "seed", "options", "schedule", "versions", "machine", "command", "parameters", "steps", "best_step"),
     *("seconds", "train", "valid", "test", "curve"),
 }
-TABLE_FIELDS = {
-    *("dataset", "seed", "recipe", "versions", "machine", "command", "parameters", "seconds", "valid", "test"),
-    *METRICS,
-}
+TABLE_FIELDS = {"dataset", "seed", "versions", "machine", "command", "seconds", "valid", "test", *CHOSEN_BY}
+CHOICE_FIELDS = {"recipe", "parameters", "seconds", "valid", "test", *METRICS}
 FIRST = Run(HAND_CRAFTED, "spn_wd_1e-3", 0)
 
 ENDLESS = """
@@ -603,10 +601,9 @@ def run_of(record, path):
         assert run.clusters == CLUSTER_SETTINGS[run.dataset].clusters
         assert run.cluster in range(run.clusters)
         assert run.method in METHODS
-    elif "chosen_by" in record:
+    elif path.parent.name == "tables":
         run = TableRun(*(record[name] for name in TableRun._fields))
         assert run.dataset in TABLES
-        assert run.chosen_by in CHOSEN_BY
     elif record["setting"] in (*BEYOND_RECIPES, ENSEMBLE):
         run = BeyondRun(record["dataset"], record["setting"], record["seed"])
         assert run.dataset in datasets.BENCHMARKS
@@ -642,6 +639,7 @@ def test_every_committed_record_belongs_to_a_run_and_is_complete():
         run = run_of(record, path)
         assert path == COMMITTED.folder / run.path
         assert record.keys() >= fields_of(run), path
+        assert all(record[choice].keys() >= CHOICE_FIELDS for choice in CHOSEN_BY if choice in record), path
         assert np.isfinite(numbers_in(record)).all(), path
         if curve := record.get("curve"):
             assert len(curve["steps"]) == len(curve["train"]) == len(curve["valid"]), path

@@ -112,7 +112,7 @@ class Recipe(NamedTuple):
     ) -> tuple[Circuit, History]:
         """Builds a circuit for a table and learns it, in a part of the steps of the schedule if less than 1.
 
-        On small tables that are not binary, which are soon learned by heart, it stops after a quarter of the steps without
+        On small tables that are not binary, which are soon learned by heart, it stops after half of the steps without
         a better validation value. Arguments are those of `build`, `schedule` and `fit`, and the `notes` that the circuit and
         its file carry.
         """
@@ -123,7 +123,7 @@ class Recipe(NamedTuple):
         rows, variables = train.shape
         schedule = self.schedule(rows, variables, effort, **given)
         if valid is not None and rows < FEW_ROWS and not is_binary(leaves):
-            schedule = {"patience": EVALUATIONS // 4} | schedule
+            schedule = {"patience": EVALUATIONS // 2} | schedule
         if part < 1:
             steps = max(1, int(part * schedule["steps"]))
             schedule |= {"steps": steps, "evaluate_every": max(1, steps // 2), "patience": None}
