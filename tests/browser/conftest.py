@@ -1,6 +1,7 @@
 """A real Chromium for the explorer's page; `make browser-test` asks for it, and fails where there is none."""
 
 import os
+import re
 import shutil
 
 from pathlib import Path
@@ -61,7 +62,8 @@ class Tab:
         return self.page.locator(f"article[data-name={name!r}]:visible")
 
     def bar(self, name, label):
-        return self.card(name).locator(".bar").filter(has=self.page.locator(".label", has_text=label))
+        whole = re.compile(f"^{re.escape(label)}$")
+        return self.card(name).locator(".bar").filter(has=self.page.locator(".label", has_text=whole))
 
     def shares(self, name):
         """The probabilities that a card shows, by label."""
