@@ -20,7 +20,7 @@ from ..weights.source import WeightSource
 from .descent import Ascent
 from .layered import VALUES_AT_ONCE, LayeredEngine
 from .native_descent import NativeAscent
-from .reading import KernelBatch, Reading, leaf_type
+from .reader import KernelBatch, Reader, leaf_type
 from .trees import Chunk, Piece, Trees
 
 Logits = list[Tensor]  # for each kind, (sectors, rows, columns)
@@ -48,8 +48,8 @@ class NativeEngine(LayeredEngine):
         trees = Trees(sectors, weights_at_once)
         widths = torch.from_numpy(np.array([family.width for family in leaves.families]))
         types = np.array([leaf_type(family) for family in leaves.families])
-        self.values = Reading(trees, widths, types)
-        self.likelihoods = Reading(trees, widths, np.full_like(types, kernel.DENSE))
+        self.values = Reader(trees, widths, types)
+        self.likelihoods = Reader(trees, widths, np.full_like(types, kernel.DENSE))
 
     @staticmethod
     def obstacle(sectors: Sectors) -> str | None:
@@ -143,8 +143,8 @@ class Evaluation:
     """
 
     def __init__(self, batch: KernelBatch, weights: WeightSource, names: tuple[str, ...], flows: bool) -> None:
-        self.reading = batch.reading
-        self.pieces = batch.reading.trees.pieces
+        self.reader = batch.reader
+        self.pieces = batch.reader.trees.pieces
         self.weights = weights
         self.names = names
         self.flows = flows
@@ -161,7 +161,7 @@ class Evaluation:
         """Materializes the sectors of a chunk."""
         named = dict(zip(self.names, parameters, strict=True))
         logits = []
-        for index, (kind, ids) in enumerate(zip(self.reading.trees.sectors.kinds, chunk.ids, strict=True)):
+        for index, (kind, ids) in enumerate(zip(self.reader.trees.sectors.kinds, chunk.ids, strict=True)):
             written = functional_call(self.weights, named, (index, ids))
             logits.append(kind.logits(written).contiguous())
         return logits

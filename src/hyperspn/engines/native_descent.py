@@ -47,7 +47,7 @@ class NativeAscent:
         return self._members("prior", roots, torch.zeros_like(roots), _keys(len(roots), generator))
 
     def _members(self, choose: str, roots: Tensor, rows: Tensor, keys: Tensor) -> Tensor:
-        columns = self.evaluation.reading.columns()
+        columns = self.evaluation.reader.columns()
         members = np.empty((len(roots), sum(map(len, columns))), np.int64)
         travelers = array(roots), array(rows), array(keys)
         for part in self._pieces(roots.unique()):

@@ -141,12 +141,10 @@ def _frequencies(given: States, state: States, rows: int, columns: int) -> NDArr
 
 def _bells(family: Numeric, x: NDArray, given: States, rows: int) -> NDArray[np.float64]:
     """What to write for a leaf of numbers, (rows, points + 3): each state is drawn towards all of them together."""
-    point = np.full(len(x), len(family.points))
-    for index, value in enumerate(family.points):
-        point[x == value] = index
-    point[np.isnan(x)] = -1
+    point = family.point_numbers(x)
+    plain = (point < 0) & ~np.isnan(x)
+    point[plain] = len(family.points)
     frequencies = _frequencies(given, point, rows, len(family.points) + 1)
-    plain = point == len(family.points)
     scores, states = family.scale.scores(x[plain]).clip(-REACH, REACH), given[plain]
     counts = np.bincount(states, minlength=rows) + PSEUDOCOUNT
     means = np.bincount(states, scores, rows) / counts

@@ -10,9 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 
-REACH = (
-    4.5  # the places of the outer hats, in normal scores; beyond there are tails like those of a normal distribution
-)
+REACH = 4.5  # the places of the outer hats, in normal scores
 NARROW = 1e-9  # intervals in which a density is as good as constant
 
 
@@ -21,7 +19,7 @@ class Hats:
 
         p_j(z) = max(0, 1 - |z - t_j| / d) / d
 
-    Beyond their places the outer two fall exponentially, at the rate -t_0 = t_{m-1}. A mixture of hats is linear between
+    Beyond their places the outer two fall exponentially, at the rate -t_0 = t_{m-1} of a normal density there. A mixture of hats is linear between
     places; of at most two of them the density is not 0.
 
     Arguments:

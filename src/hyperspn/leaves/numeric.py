@@ -21,7 +21,7 @@ from .hats import Hats, hats
 
 QUANTILES = 100
 FARTHEST = 40.0  # normal scores beyond have no mass
-MOST_HATS = 1024
+LARGEST_BANK = 1024
 
 FloatArray = NDArray[np.float64]
 
@@ -53,8 +53,8 @@ class Numeric(LeafFamily):
     is_prepared = True
 
     def __post_init__(self) -> None:
-        if not 2 <= whole("members", self.members) <= MOST_HATS:
-            raise ValueError(f"expected members 2..{MOST_HATS}, found {self.members}")
+        if not 2 <= whole("members", self.members) <= LARGEST_BANK:
+            raise ValueError(f"expected members 2..{LARGEST_BANK}, found {self.members}")
         if isinstance(self.scale, Mapping):
             object.__setattr__(self, "scale", Scale(**self.scale))
 
@@ -69,6 +69,13 @@ class Numeric(LeafFamily):
     @property
     def grid(self) -> tuple[float, ...]:
         return tuple(hats(self.members).places.tolist())
+
+    def point_numbers(self, x: FloatArray) -> NDArray[np.int64]:
+        """Which of the points each number is, -1 for none."""
+        numbers = np.full(len(x), -1)
+        for index, value in enumerate(self.points):
+            numbers[x == value] = index
+        return numbers
 
     def kin(self) -> Hashable:
         return Numeric, self.members
@@ -202,11 +209,11 @@ class NumericColumns(LeafFamily):
 def _read_column(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int32], FloatArray, FloatArray]:
     """Of one column: members, (rows, w), likelihoods, (rows, w), and what to add to their logarithms, (rows,)."""
     levels, places = np.unique(x, return_inverse=True)
-    point = np.full(len(levels), -1)
-    for index, value in enumerate(family.points):
-        point[levels == value] = index
+    point = family.point_numbers(levels)
     finite = np.where(np.isfinite(levels), levels, np.median(family.scale.knots))
-    members, likelihoods, offset = (_density if family.scale.decimals is None else _masses)(family, finite)
+    members, likelihoods, offset = (_read_continuous if family.scale.decimals is None else _read_recorded)(
+        family, finite
+    )
     is_plain = np.isfinite(levels) & ((point < 0) | (family.scale.decimals is not None))
     likelihoods, offset = likelihoods * is_plain[:, None], np.where(is_plain, offset, 0.0)
     if family.points:
@@ -218,7 +225,7 @@ def _read_column(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int32], Flo
     return members.astype(np.int32)[places], likelihoods[places], logs[places]
 
 
-def _density(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
+def _read_continuous(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
     """Of continuous numbers: the two hats at their scores, the densities of these, and log dz/dx."""
     bank, scores, slopes = hats(family.members), family.scale.scores(x), family.scale.log_slopes(x)
     members = bank.first(scores)[:, None] + np.arange(2)
@@ -226,7 +233,7 @@ def _density(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int64], FloatAr
     return members, bank.density(scores[:, None], members) * inside[:, None], np.where(inside, slopes, 0.0)
 
 
-def _masses(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
+def _read_recorded(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
     """Of recorded numbers: the hats that their cells touch, the masses of these, and -log of the width of a cell."""
     bank, scale = hats(family.members), family.scale
     low, high = (scale.scores(edge).clip(-FARTHEST, FARTHEST) for edge in scale.cells(x))

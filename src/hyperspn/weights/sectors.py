@@ -32,7 +32,7 @@ class SectorKind:
     rows: int
     columns: int
     count: int
-    grid: tuple[float, ...] = ()
+    grid: Grid = ()
 
     @property
     def written(self) -> int:

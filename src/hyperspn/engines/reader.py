@@ -24,13 +24,13 @@ class KernelBatch(NamedTuple):
     """A batch as a program reads it.
 
     Arguments:
-        reading: The program, and how it reads the leaves.
+        reader: Whose program it is for.
         codes: The categories, -1 where missing, (coded variables, batch).
         dense: The log-likelihoods of dense leaves, if there are any.
         sparse: The likelihoods of sparse leaves, if there are any.
     """
 
-    reading: Reading
+    reader: Reader
     codes: Tensor
     dense: Dense | None = None
     sparse: Sparse | None = None
@@ -51,10 +51,10 @@ class KernelBatch(NamedTuple):
 
     def arrays(self) -> tuple[Any, ...]:
         sparse = None if self.sparse is None else self.sparse.arrays()
-        return self.reading.program, array(self.codes), array(self.log_dense), sparse
+        return self.reader.program, array(self.codes), array(self.log_dense), sparse
 
 
-class Reading:
+class Reader:
     """The kernel's program for a forest, and how it reads each variable: as a code, as few likelihoods or as all of them.
 
     Arguments:
