@@ -6,11 +6,16 @@ import os
 import signal
 import sys
 
+from time import perf_counter
 from typing import Any
+
+started: float | None = None  # when the process began to import
 
 
 def start() -> None:
     """Runs the command line as a process."""
+    global started
+    started = perf_counter()
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_usual:
         signal.signal(signal.SIGINT, _end)

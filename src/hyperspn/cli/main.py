@@ -28,6 +28,7 @@ WITHOUT_PANDAS = (
     "sample",
     "score",
     "similar",
+    "train",
 )
 
 app = typer.Typer(
@@ -50,9 +51,11 @@ class NoPandas(MetaPathFinder):
 def keep_pandas_out() -> None:
     """Lets pyarrow make its first array where it finds no pandas.
 
-    It would import pandas there, to know its DataFrames. Most commands have none, and pandas takes as long as an answer.
+    It would import pandas there, to know its DataFrames. Most commands have none, and pandas takes as long as an answer;
+    `train` has some where it chooses by samples.
     """
-    if next((word for word in sys.argv[1:] if not word.startswith("-")), "") in WITHOUT_PANDAS:
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    if words and words[0] in WITHOUT_PANDAS and "samples" not in sys.argv and "--choose=samples" not in sys.argv:
         import pyarrow
 
         sys.meta_path.insert(0, NoPandas())

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+import hyperspn_command
+
 from ..asking import TableModel, fit_splits
 from ..checks import number, whole
 from ..data import Schema, Splits, is_table, load_splits
@@ -182,7 +184,7 @@ def train(
 
 
 def _train(arguments: dict[str, Any], out: Path, data_dir: str | None, as_json: bool, verbose: bool) -> None:
-    start = perf_counter()
+    start = hyperspn_command.started or perf_counter()
     candidates(arguments["model"], arguments["recipe"], arguments["quality"])
     if (minutes := arguments["minutes"]) is not None:
         number("minutes", minutes)

@@ -229,10 +229,28 @@ class LogValues(torch.autograd.Function):
                 dense_total = _sum(dense_total, dense_gradient)
                 if wanted:
                     sources = [ctx.detached[index] for index in wanted]
-                    parts = torch.autograd.grad(logits, sources, gradients, ctx.kept is not None, allow_unused=True)
+                    end = Seeded.apply(gradients, *logits)
+                    parts = torch.autograd.grad(end, sources, retain_graph=ctx.kept is not None, allow_unused=True)
                     for index, part in zip(wanted, parts, strict=True):
                         total[index] = _sum(total[index], part)
         return None, dense_total, *total
+
+
+class Seeded(torch.autograd.Function):
+    """A number that has these gradients with respect to logits.
+
+    To be told them itself, `torch.autograd.grad` would import torch's compiler.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, gradients: Logits, *logits: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return logits[0].new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *ctx.gradients
 
 
 def _sum(total: Tensor | None, part: Tensor | None) -> Tensor | None:

@@ -48,7 +48,8 @@ class Recipe(NamedTuple):
         features: The number of features of a replica ("factored").
         hidden: The widths of the network's hidden layers; None for those that suit the weights.
         rank: That of the factors which the network writes in place of large sectors; None for every weight.
-        warm: Whether factored weights begin with clusters of rows (see `start_from_clusters`).
+        warm: Whether factored weights begin with clusters of rows (see `start_from_clusters`); not those of few rows that
+            are not binary, which say little.
         prior: How strongly the heads and bases of factored weights are drawn to 0 (see `schedule`).
         learning_rate: Of these heads and bases; None for their own.
         batch_size: The most rows of a step.
@@ -76,7 +77,7 @@ class Recipe(NamedTuple):
         size = "embedding_dim" if self.weights == "hyper" else "features"
         options |= {size: getattr(self, size), "hidden": self.hidden, "rank": self.rank}
         circuit = HyperSPN(train.shape[1], self.layer_size, weights=self.weights, **options)
-        if self.weights == "factored" and self.warm:
+        if self.weights == "factored" and self.warm and (is_binary(leaves) or len(train) >= FEW_ROWS):
             start_from_clusters(circuit, train, seed)
         return circuit
 
@@ -112,7 +113,7 @@ class Recipe(NamedTuple):
     ) -> tuple[Circuit, History]:
         """Builds a circuit for a table and learns it, in a part of the steps of the schedule if less than 1.
 
-        On small tables that are not binary, which are soon learned by heart, it stops after half of the steps without
+        On small tables that are not binary, which are soon learned by heart, it stops after a quarter of the steps without
         a better validation value. Arguments are those of `build`, `schedule` and `fit`, and the `notes` that the circuit and
         its file carry.
         """
@@ -123,7 +124,7 @@ class Recipe(NamedTuple):
         rows, variables = train.shape
         schedule = self.schedule(rows, variables, effort, **given)
         if valid is not None and rows < FEW_ROWS and not is_binary(leaves):
-            schedule = {"patience": EVALUATIONS // 2} | schedule
+            schedule = {"patience": EVALUATIONS // 4} | schedule
         if part < 1:
             steps = max(1, int(part * schedule["steps"]))
             schedule |= {"steps": steps, "evaluate_every": max(1, steps // 2), "patience": None}
@@ -154,7 +155,7 @@ class Recipe(NamedTuple):
 
 
 FOREST = Recipe(
-    "chow-liu", "factored", layer_size=32, replicas=32, features=16, prior=0.5, learning_rate=0.1, batch_size=400
+    "chow-liu", "factored", layer_size=32, replicas=32, features=16, prior=0.1, learning_rate=0.1, batch_size=800
 )
 RECIPES = {
     "hyperspn": {
@@ -165,13 +166,14 @@ RECIPES = {
         "tree-mixture": Recipe("chow-liu", "factored", layer_size=2, replicas=128, features=32),
         "balanced": Recipe("learned", "factored", layer_size=6, replicas=32, features=3, hidden=(20, 20)),
         "forest": FOREST,
-        "large-forest": FOREST._replace(layer_size=64),
+        "smooth-forest": FOREST._replace(prior=4.0),
+        "large-forest": FOREST._replace(layer_size=64, prior=0.5),
     },
     "spn": {
         "random": Recipe("random", "direct"),
         "learned": Recipe("learned", "direct", replicas=20),
         "chow-liu": Recipe("chow-liu", "direct", layer_size=12, replicas=4),
-        "forest": Recipe("chow-liu", "direct", layer_size=32, replicas=32, batch_size=400),
+        "forest": Recipe("chow-liu", "direct", layer_size=32, replicas=32, batch_size=800),
     },
 }
 """For each kind of model the recipes among which to choose."""
@@ -211,12 +213,12 @@ class Quality(NamedTuple):
     binary: tuple[str, ...]
 
 
-SMALL = ("factored", "tree-mixture", "chow-liu")
+SMALL = ("chow-liu", "factored")
 BINARY = ("random", "learned", "chow-liu", "factored", "tree-mixture", "balanced")
 QUALITIES = {
-    "fast": Quality(0.4, ("factored", "chow-liu"), ("forest",), ("factored", "chow-liu")),
-    "good": Quality(1.0, SMALL, ("factored", "forest"), BINARY),
-    "best": Quality(2.0, SMALL, ("factored", "forest", "large-forest"), BINARY),
+    "fast": Quality(0.4, SMALL, ("forest",), SMALL),
+    "good": Quality(1.0, SMALL, ("forest", "smooth-forest"), BINARY),
+    "best": Quality(2.0, (*SMALL, "tree-mixture"), ("forest", "smooth-forest", "large-forest"), BINARY),
 }
 """How much a search may do, by name: from seconds for a small table to minutes for a large one."""
 
