@@ -176,7 +176,7 @@ RECIPES = {
         "forest": Recipe("chow-liu", "direct", layer_size=32, replicas=32, batch_size=800),
     },
 }
-"""For each kind of model the recipes among which to choose, slow learners before quick ones, beside which they look hopeless."""
+"""For each kind of model the recipes among which to choose: slow learners first, which look hopeless beside quick ones."""
 
 
 def hats_for(rows: int) -> int:
