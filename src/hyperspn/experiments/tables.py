@@ -146,7 +146,7 @@ def train(run: TableRun, folder: Path, data_dir: str | None, threads: int) -> tu
         start = perf_counter()
         model = fit_table(parts.train, valid=parts.valid, seed=run.seed, **options, judge=judge)
         seconds += perf_counter() - start
-        sampled, sample_seconds = _timed(partial(model.sample, len(parts.train) + len(parts.valid), seed=run.seed))
+        sampled, sample_seconds = _time(partial(model.sample, len(parts.train) + len(parts.valid), seed=run.seed))
         chosen[chosen_by] = {
             "recipe": str(model.recipe),
             "parameters": model.circuit.num_parameters,
@@ -208,7 +208,7 @@ def _deal(rows: pd.DataFrame, share: float, seed: int) -> tuple[pd.DataFrame, pd
     return rows.iloc[stay].reset_index(drop=True), rows.iloc[dealt].reset_index(drop=True)
 
 
-def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+def _time(work: Callable[[], Any]) -> tuple[Any, float]:
     start = perf_counter()
     return work(), perf_counter() - start
 
