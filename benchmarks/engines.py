@@ -80,7 +80,7 @@ def fused_multiply_adds(threads: int = THREADS) -> float:
 
 
 def kernel_milliseconds(circuit: hyperspn.Circuit, x: torch.Tensor) -> tuple[float, float]:
-    """Forward, and forward + backward, of the trees alone: from materialised weights to their gradients."""
+    """Forward, and forward + backward, of the trees alone: from materialized weights to their gradients."""
     reading = circuit.engine.values
     (piece,) = reading.trees.pieces
     (chunk,) = piece.chunks
@@ -118,7 +118,7 @@ def speed(variables: int, batch: int, model: str, peak: float) -> dict[str, obje
 
 def trained(model: str, steps: int = 4000) -> dict[str, object]:
     """Whether steps stay as fast while weights become sharp and gradients vanish: on the built-in digits."""
-    rows = torch.from_numpy(hyperspn.datasets.load("digits").train)
+    rows = torch.from_numpy(hyperspn.datasets.load_dataset("digits").train)
     step = training_step(getattr(hyperspn, model)(rows.shape[1]), rows, batch=500)
     before = milliseconds(step)
     for _ in range(steps):

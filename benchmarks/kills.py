@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Any
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-TIMES = {"seconds", "command", "commit", "clean", "finished"}
+TIMES = {"seconds", "command", "commit", "clean", "already_trained"}
 
 
 def command(task: str, model: str, steps: int, folder: Path) -> list[str]:

@@ -22,12 +22,12 @@ def test_what_train_says_as_json(people):
     folder, trained = people
     assert trained.keys() == {
         *("recipe", "step", "valid", "test", "unit", "baselines", "parameters", "rows", "left_out", "notes"),
-        *("seconds", "finished"),
+        *("seconds", "already_trained"),
     }
     assert trained["unit"] == "mean log-likelihood of a row, in nats"
     assert trained["baselines"].keys() == {"independent_columns", "chow_liu_tree"}
     assert trained["rows"] == {"train": 280, "valid": 40, "test": 80}
-    assert trained["finished"] is False
+    assert trained["already_trained"] is False
     assert trained["notes"] == [next(note for note in trained["notes"] if note.startswith("'NA' counts as missing"))]
     log = [json.loads(line) for line in (folder / "run" / "log.jsonl").read_text().splitlines()]
     assert trained["valid"] == pytest.approx(max(entry["valid"] for entry in log), rel=1e-4)  # the units of the bar
@@ -74,9 +74,9 @@ def test_a_finished_run_says_so_and_is_not_trained_again(run, people, monkeypatc
     code, output, error = run(f"train {folder}/people.csv --out {folder}/run {QUICK} --json")
     assert (code, error) == (0, f"{folder}/run holds the finished run of this command: nothing is left to train\n")
     again = json.loads(output)
-    assert again["finished"] is True
+    assert again["already_trained"] is True
     assert again["test"] == pytest.approx(trained["test"], rel=1e-6)
-    same = [name for name in trained if name not in ("seconds", "finished", "valid", "test")]
+    same = [name for name in trained if name not in ("seconds", "already_trained", "valid", "test")]
     assert {name: again[name] for name in same} == {name: trained[name] for name in same}
 
 

@@ -201,7 +201,7 @@ def test_the_command_tells_of_members_and_resumes(tmp_path):
     assert report["test"] > min(member["test"] for member in members)
     assert all({"recipe", "seed", "valid"} <= member.keys() for member in members)
     again = json.loads(CliRunner().invoke(app, command).stdout)
-    assert again["finished"]
+    assert again["already_trained"]
     assert again["members"] == members
     shown = CliRunner().invoke(app, command[:-1]).stdout
     assert "member 1 (" in shown

@@ -686,5 +686,5 @@ def test_tables_are_made_from_the_committed_records(what):
             tests = [COMMITTED[run]["test"] for run in there if run[:2] == (row["dataset"], best)]
             assert row[method] == pytest.approx(fmean(tests), abs=1e-9)
             assert row[f"{method}_seeds"] == len(tests)
-            assert row[f"{method}_chosen"] == SETTINGS[best].varied
+            assert row[f"{method}_chosen"] == SETTINGS[best].choice
     assert report.markdown().count("\n") == 2 + len(report.rows) + (report.mean is not None)

@@ -120,7 +120,7 @@ def test_a_bell_has_its_mean_and_width_and_share():
 
 def test_sources_write_few_numbers_for_a_bell():
     kind = SectorKind(4, 98, 5, tuple(Hats(96).places.tolist()))
-    assert kind.written == 2 + 2 + 1
+    assert kind.numbers_per_row == 2 + 2 + 1
     assert kind.logits(torch.zeros(5, kind.size)).shape == (5, 4, 98)
     direct = SPN(2, 3, 2, leaves=[Numeric(CONTINUOUS), Numeric(RECORDED)])
     assert [tuple(logits.shape) for logits in direct.weights.logits][1:] == [(2, 3 * 3), (2, 3 * 5)]

@@ -1,13 +1,19 @@
 """Names of version 0.1.0 work, with one line that names the new one."""
 
 import importlib
+import re
 import sys
 
 from operator import attrgetter
+from pathlib import Path
 
 import pytest
 
 import hyperspn
+
+from hyperspn.renamed import NAMES
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
@@ -57,3 +63,11 @@ def test_other_names_are_unknown():
         hyperspn.nothing  # noqa: B018
     with pytest.raises(AttributeError, match=r"'hyperspn\.circuits' has no attribute 'nothing'"):
         hyperspn.circuits.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "path", sorted([*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py")]), ids=lambda path: path.name
+)
+def test_scripts_use_no_old_name(path):
+    olds = [f"{home}.{name}".lstrip(".") for home, names in NAMES.items() for name in names]
+    assert [old for old in olds if re.search(rf"\b{re.escape(old)}\b", path.read_text())] == []

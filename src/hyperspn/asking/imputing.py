@@ -45,9 +45,11 @@ def fill(circuit: Circuit, schema: Schema, evidence: Evidence, strategy: Strateg
     for variable, column in enumerate(schema.columns):
         holes = ~evidence.known[:, variable]
         if holes.any() and (has_order(column) or (column.is_numeric and strategy == "median")):
-            own = posterior[holes, variable, : circuit.leaves.families[variable].width]
+            marginal = posterior[holes, variable, : circuit.leaves.families[variable].width]
             is_median = strategy == "median"
-            middle = at_levels(circuit, column, variable, own, [0.5])[:, 0] if is_median else _means(column, own)
+            middle = (
+                at_levels(circuit, column, variable, marginal, [0.5])[:, 0] if is_median else _means(column, marginal)
+            )
             filled[holes.numpy(), variable] = middle
     return filled
 
@@ -64,8 +66,8 @@ def bounds(
         if column.is_numeric or has_order(column):
             holes = ~evidence.known[:, variable]
             ends = np.full((len(evidence), 2), np.nan)
-            own = posterior[holes, variable, : circuit.leaves.families[variable].width]
-            ends[holes.numpy()] = at_levels(circuit, column, variable, own, levels)
+            marginal = posterior[holes, variable, : circuit.leaves.families[variable].width]
+            ends[holes.numpy()] = at_levels(circuit, column, variable, marginal, levels)
             yield column, ends
 
 

@@ -88,7 +88,7 @@ def load_mixture(path: str | os.PathLike[str]) -> Mixture:
 def _load_folder(file: Path, tensors: dict[str, Tensor]) -> Mixture:
     """A mixture of version 0.1.0: one file for each component, and this one that joins them."""
     try:
-        weights, centers, scale = _joining(tensors)
+        weights, centers, scale = _weights_and_centers(tensors)
     except Exception as error:
         raise ValueError(f"expected a mixture, found a damaged or foreign file at {file} ({error})") from error
     paths = [file.with_name(f"component-{component:03d}.safetensors") for component in range(len(weights))]
@@ -104,14 +104,14 @@ def _rebuild_mixture(
     components = []
     for c, part in enumerate(config["components"]):
         prefix = f"components.{c}."
-        own = {name.removeprefix(prefix): tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
-        components.append(_rebuild(part, own, known, engine))
-    mixture = Mixture(components, *_joining(tensors))
+        state = {name.removeprefix(prefix): tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
+        components.append(_rebuild(part, state, known, engine))
+    mixture = Mixture(components, *_weights_and_centers(tensors))
     mixture.notes = dict(config["notes"])
     return mixture
 
 
-def _joining(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor | None, float]:
+def _weights_and_centers(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor | None, float]:
     """What joins the components of a mixture: their weights, and centers and the scale if it has any."""
     weights, scale, centers = (
         tensors.pop("log_weights").exp(),

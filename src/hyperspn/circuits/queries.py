@@ -166,8 +166,8 @@ def sample(model: Parts, n: int, generator: Generator | None = None) -> Tensor:
     levels = torch.rand(n, dtype=shares.dtype, device=shares.device, generator=generator)
     roots = torch.searchsorted(shares / shares[-1], levels, right=True)
     parts = []
-    for some in roots.split(max(1, model.engine.rows_downward(model.leaves))):
-        members = model.engine.descend(some, model.leaves, model.weights, generator)
+    for few_roots in roots.split(max(1, model.engine.rows_downward(model.leaves))):
+        members = model.engine.descend(few_roots, model.leaves, model.weights, generator)
         parts.append(model.leaves.sample(members, generator))
     return _as_data(model, torch.cat(parts))
 

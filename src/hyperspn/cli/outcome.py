@@ -26,7 +26,7 @@ def outcome(model: TableModel, splits: Splits, out: Path) -> dict[str, Any]:
     from ..learning.baselines import chow_liu_tree, independent_columns
 
     is_ensemble = isinstance(model.circuit, Mixture)
-    rows = (_judging(splits, model.circuit.notes["seed"]) if is_ensemble else splits.valid, splits.test)
+    rows = (_unseen_rows(splits, model.circuit.notes["seed"]) if is_ensemble else splits.valid, splits.test)
     likelihoods = [model.log_likelihood_of_rows(x) for x in rows]
     impossible = [*impossible_rows(likelihoods[0], "validation rows"), *impossible_rows(likelihoods[1], "test rows")]
     table = {
@@ -51,7 +51,7 @@ def _means(likelihoods: Sequence[NDArray]) -> dict[str, float]:
     return {part: float(values.mean()) for part, values in zip(("valid", "test"), likelihoods, strict=True)}
 
 
-def _judging(splits: Splits, seed: int) -> NDArray:
+def _unseen_rows(splits: Splits, seed: int) -> NDArray:
     """The validation rows that the weights of an ensemble have not seen."""
     valid = splits.valid[possible_rows(splits.schema, splits.valid)]
     return valid[judging_rows(len(valid), seed)] if len(valid) > 1 else valid

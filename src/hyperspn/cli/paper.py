@@ -15,7 +15,7 @@ from ..leaves import Categorical, Gaussian, LeafFamily
 from ..structures import binary_trees, poon_domingos
 from ..weights import Sectors, count_weights
 from .options import PAPER_PANEL, Counted, DataDir, Json, integers
-from .output import print_values, show_report
+from .output import print_values, show_report, tell
 
 app = typer.Typer()
 
@@ -94,6 +94,10 @@ def reproduce(
     except KeyboardInterrupt:
         print("hyperspn: interrupted: run the same command again to resume", file=sys.stderr)
         raise typer.Exit(130) from None
+    if not report.rows:
+        tell(
+            [f"{results} has no complete records for {what}: the same command without --no-train or --json trains them"]
+        )
     if as_json:
         print(json.dumps({"rows": report.rows} | ({} if report.summary is None else {"summary": report.summary})))
         return

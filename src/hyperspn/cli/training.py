@@ -201,7 +201,8 @@ def _train(arguments: dict[str, Any], out: Path, data_dir: str | None, as_json: 
     if distributed.rank() == 0:
         if verbose:
             print(trained.circuit, file=sys.stderr if as_json else sys.stdout)
-        report = outcome(trained, splits, out) | {"seconds": round(perf_counter() - start, 1), "finished": is_finished}
+        seconds = round(perf_counter() - start, 1)
+        report = outcome(trained, splits, out) | {"seconds": seconds, "already_trained": is_finished}
         _tell(report, splits, out, arguments["data"], as_json)
         if minutes is not None:
             again = "" if arguments["ensemble"] else f"; without it, --recipe {trained.recipe} is"

@@ -111,8 +111,8 @@ def nearest_spelling(text: pa.Array) -> Spelling:
 
 def _ends(text: str) -> tuple[str, str] | None:
     """What stands before and after a number; nothing if there is none."""
-    found = re.fullmatch(r"([^\d+.,-]?)[+-]?(?:[\d.,].*?|(?i:inf|infinity))([^\d.,]*)", text, re.ASCII | re.DOTALL)
-    return found and (found[1] if PREFIX.fullmatch(found[1]) else "", found[2] if SUFFIX.fullmatch(found[2]) else "")
+    match = re.fullmatch(r"([^\d+.,-]?)[+-]?(?:[\d.,].*?|(?i:inf|infinity))([^\d.,]*)", text, re.ASCII | re.DOTALL)
+    return match and (match[1] if PREFIX.fullmatch(match[1]) else "", match[2] if SUFFIX.fullmatch(match[2]) else "")
 
 
 def _places(spelling: Spelling, text: pa.Array) -> int | None:

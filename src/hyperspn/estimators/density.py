@@ -188,7 +188,7 @@ class HyperSPNDensity(DensityMixin, TableEstimator):
     def _categories(self, X: Any, names: Sequence[str]) -> dict[str, list[Any]]:
         """The categories that are given, by the names of their columns."""
         types = X.dtypes if hasattr(X, "iloc") else [None] * len(names)
-        own = {name: type.categories for name, type in zip(names, types, strict=True) if hasattr(type, "categories")}
+        given = {name: type.categories for name, type in zip(names, types, strict=True) if hasattr(type, "categories")}
         entries = {} if isinstance(self.categories, str) and self.categories == "auto" else self.categories
         if isinstance(entries, Mapping):
             named = {_name(column, names): entry for column, entry in entries.items()}
@@ -199,8 +199,8 @@ class HyperSPNDensity(DensityMixin, TableEstimator):
         for name, entry in named.items():
             if isinstance(entry, str) and entry != "auto":
                 raise ValueError(f"expected 'auto' or a list of categories for column {name!r}, found {entry!r}")
-        own |= {name: entry for name, entry in named.items() if not isinstance(entry, str)}
-        return {name: list(entry) for name, entry in own.items()}
+        given |= {name: entry for name, entry in named.items() if not isinstance(entry, str)}
+        return {name: list(entry) for name, entry in given.items()}
 
     def _target(self, schema: Schema) -> int:
         """The position of the column to predict, which has categories."""

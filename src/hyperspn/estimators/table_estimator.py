@@ -147,16 +147,16 @@ class TableEstimator(BaseEstimator):
             table, sample_weight = table.filter(weights > 0), weights[weights > 0]
             if not len(table):
                 raise ValueError("expected a sample_weight above 0, found none")
-        own: dict[str, Any] = {"numeric_strings": False, "leave_out": "unusable", **(self.options or {}), **given}
+        options: dict[str, Any] = {"numeric_strings": False, "leave_out": "unusable", **(self.options or {}), **given}
         self.model_ = fit_table(
             table,
-            recipe=own.pop("recipe", self.recipe),
+            recipe=options.pop("recipe", self.recipe),
             steps=self.steps,
             validation_fraction=self.validation_fraction,
             sample_weight=sample_weight,
             seed=seed_of(self.random_state),
             progress=bool(self.verbose),
-            **own,
+            **options,
         )
         self.model_.frame = X[:0] if is_frame(X) and self._has_names() else None
 

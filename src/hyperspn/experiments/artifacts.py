@@ -49,7 +49,7 @@ SIZE_COLUMNS = (
     ReportColumn("hyperspn_parameters", "parameters, HyperSPN"),
 )
 SWEEP_COLUMNS = tuple(
-    ReportColumn(setting, f"{symbol} = {SETTINGS[setting].varied}", group=method)
+    ReportColumn(setting, f"{symbol} = {SETTINGS[setting].choice}", group=method)
     for method, symbol in zip(BOTH_METHODS, "wh", strict=True)
     for setting in METHODS[method]
 )

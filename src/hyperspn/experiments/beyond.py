@@ -136,7 +136,9 @@ def _row(records: Records, name: str) -> Row:
     size = row["published_params"]
     for limit, most in {"best": size, "half": size / 2, "unlimited": float("inf")}.items():
         every = [[record for group in groups.values() for record in group] for groups in by_seed]
-        row |= _best_cells(limit, [[record for record in some if record["parameters"] <= most] for some in every])
+        row |= _best_cells(
+            limit, [[record for record in candidates if record["parameters"] <= most] for candidates in every]
+        )
     for group in by_seed[0]:
         row |= _best_cells(group, [groups[group] for groups in by_seed])
     ensembles = [run for run in ensemble_runs([name], len(seeds)) if run in records]

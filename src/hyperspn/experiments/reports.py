@@ -119,7 +119,7 @@ def hand_crafted(records: Records, datasets: Sequence[str]) -> list[Row]:
             "seeds": len(seeds),
             "parameters": seeds[0]["parameters"],
             "parameters_published": published["parameters"],
-            "chosen": SETTINGS[seeds[0]["setting"]].varied,
+            "chosen": SETTINGS[seeds[0]["setting"]].choice,
         }
         for method, published in PUBLISHED_HAND_CRAFTED.items()
         if (seeds := records.of_best_setting(HAND_CRAFTED, method))
@@ -146,7 +146,7 @@ def draws(records: Records, datasets: Sequence[str]) -> list[Row]:
             "log_likelihood_published": published["log_likelihood"],
             "log_likelihood_published_std": published["log_likelihood_std"],
             "draws": len(chosen),
-            "chosen": ", ".join(SETTINGS[record["setting"]].varied for record in chosen),
+            "chosen": ", ".join(SETTINGS[record["setting"]].choice for record in chosen),
         }
         for method, published in PUBLISHED_HAND_CRAFTED.items()
         if (chosen := [_best_of_draw(records, method, draw) for draw in complete])
@@ -170,7 +170,7 @@ def starts(records: Records, datasets: Sequence[str]) -> list[Row]:
                     **{method: _mean(seeds, "test") for method, seeds in by_start.items()},
                     **{f"{method}_std": _deviation(seeds) for method, seeds in by_start.items()},
                     **{f"{method}_seeds": len(seeds) for method, seeds in by_start.items()},
-                    **{f"{method}_chosen": SETTINGS[seeds[0]["setting"]].varied for method, seeds in by_start.items()},
+                    **{f"{method}_chosen": SETTINGS[seeds[0]["setting"]].choice for method, seeds in by_start.items()},
                     "hyperspn_published": PUBLISHED_BENCHMARKS[dataset]["hyperspn"],
                     "hyperspn_published_std": PUBLISHED_BENCHMARKS[dataset]["hyperspn_std"],
                 }
@@ -184,8 +184,8 @@ def hyperparameters(records: Records, datasets: Sequence[str]) -> list[Row]:
     rates = (settings[0].build(2, 0).parameter_groups()[0]["lr"] for settings in (spns, hyperspns))
     options: list[tuple[str, Any, Any]] = [
         ("learning rate", *rates),
-        ("weight decay w", ", ".join(setting.varied for setting in spns), "none"),
-        ("embedding dim h, the last hidden width", "none", ", ".join(setting.varied for setting in hyperspns)),
+        ("weight decay w", ", ".join(setting.choice for setting in spns), "none"),
+        ("embedding dim h, the last hidden width", "none", ", ".join(setting.choice for setting in hyperspns)),
         ("hidden width before it", "none", hyperspns[0].hidden[0]),
         ("layer size k", spns[0].layer_size, hyperspns[0].layer_size),
         ("replicas r", spns[0].replicas, hyperspns[0].replicas),
@@ -225,7 +225,7 @@ def sample_quality(records: Records, datasets: Sequence[str]) -> list[Row]:
 def curves(records: Records, datasets: Sequence[str]) -> list[Row]:
     """Figure 5: training and validation values by step, of the settings that are best on validation, first seed."""
     return [
-        {"dataset": dataset, "method": method, "chosen": SETTINGS[record["setting"]].varied, **record["curve"]}
+        {"dataset": dataset, "method": method, "chosen": SETTINGS[record["setting"]].choice, **record["curve"]}
         for dataset in datasets
         for method in PUBLISHED_METHODS
         for record in records.of_best_setting(dataset, method)[:1]
@@ -287,8 +287,8 @@ def _setting_cells(dataset: str, by_method: dict[str, list[Record]]) -> Row:
     published, row = PUBLISHED_BENCHMARKS[dataset], {}
     for method in BOTH_METHODS:
         best = [setting for setting in METHODS[method] if published[setting] == published[method]]
-        row[f"{method}_chosen"] = SETTINGS[by_method[method][0]["setting"]].varied
-        row[f"{method}_chosen_published"] = " or ".join(SETTINGS[setting].varied for setting in best)
+        row[f"{method}_chosen"] = SETTINGS[by_method[method][0]["setting"]].choice
+        row[f"{method}_chosen_published"] = " or ".join(SETTINGS[setting].choice for setting in best)
     return row
 
 

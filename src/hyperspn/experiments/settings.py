@@ -36,7 +36,7 @@ class Setting(NamedTuple):
         return options
 
     @property
-    def varied(self) -> str:
+    def choice(self) -> str:
         """The value that is chosen on validation: the last hidden width h, or the weight decay w."""
         return str(self.hidden[-1]) if self.hidden else f"{self.weight_decay:.0e}".replace("e-0", "e-")
 

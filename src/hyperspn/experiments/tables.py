@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ from .runs import Record, surroundings
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ..asking import TableModel
 
 ChosenBy = Literal["likelihood", "samples"]
 
@@ -77,23 +79,12 @@ TABLES = {
 }
 
 
-class Parts(NamedTuple):
+class TableParts(NamedTuple):
     """The rows of a table: to learn from, to choose by, and held out."""
 
     train: pd.DataFrame
     valid: pd.DataFrame
     test: pd.DataFrame
-
-
-class Model(Protocol):
-    """What is asked of a model of a table."""
-
-    circuit: Any
-    recipe: Any
-
-    def sample(self, n: int, *, seed: int) -> pd.DataFrame: ...
-
-    def log_likelihood(self, table: pd.DataFrame) -> np.ndarray: ...
 
 
 class TableRun(NamedTuple):
@@ -119,7 +110,7 @@ def runs(names: Sequence[str], seeds: int) -> list[TableRun]:
     return [TableRun(name, seed) for name in names for seed in range(seeds)]
 
 
-def load_parts(name: str, seed: int = 0, data_dir: str | os.PathLike[str] | None = None) -> Parts:
+def load_parts(name: str, seed: int = 0, data_dir: str | os.PathLike[str] | None = None) -> TableParts:
     """Reads a table of the benchmark; the seed determines which of the training rows are validation rows."""
     table = TABLES[name]
     file = table.file or name
@@ -127,7 +118,7 @@ def load_parts(name: str, seed: int = 0, data_dir: str | os.PathLike[str] | None
         rows, test = (_read(f"{file}.{part}", table, data_dir) for part in ("train", "test"))
     else:
         rows, test = _deal(_read(file, table, data_dir), HELD_OUT, seed=0)
-    return Parts(*_deal(rows, VALIDATION, seed), test)
+    return TableParts(*_deal(rows, VALIDATION, seed), test)
 
 
 def train(run: TableRun, folder: Path, data_dir: str | None, threads: int) -> tuple[TableRun, Record]:
@@ -146,7 +137,7 @@ def train(run: TableRun, folder: Path, data_dir: str | None, threads: int) -> tu
         start = perf_counter()
         model = fit_table(parts.train, valid=parts.valid, seed=run.seed, **options, judge=judge)
         seconds += perf_counter() - start
-        sampled, sample_seconds = _timed(partial(model.sample, len(parts.train) + len(parts.valid), seed=run.seed))
+        sampled, sample_seconds = _time(partial(model.sample, len(parts.train) + len(parts.valid), seed=run.seed))
         chosen[chosen_by] = {
             "recipe": str(model.recipe),
             "parameters": model.circuit.num_parameters,
@@ -208,12 +199,12 @@ def _deal(rows: pd.DataFrame, share: float, seed: int) -> tuple[pd.DataFrame, pd
     return rows.iloc[stay].reset_index(drop=True), rows.iloc[dealt].reset_index(drop=True)
 
 
-def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+def _time(work: Callable[[], Any]) -> tuple[Any, float]:
     start = perf_counter()
     return work(), perf_counter() - start
 
 
-def _likelihoods(model: Model, parts: Parts) -> Record:
+def _likelihoods(model: TableModel, parts: TableParts) -> Record:
     """Mean log-likelihoods of a row in the table's units; rows that the model holds for impossible are counted apart."""
     values = {
         "valid": np.asarray(model.log_likelihood(parts.valid)),

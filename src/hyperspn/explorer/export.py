@@ -54,7 +54,7 @@ def pack(
         **(more or {}),
     }
     text = json.dumps(header, allow_nan=False).encode()
-    parts = [len(text).to_bytes(4, "little"), text, *(_shuffled(array) for array in packed.values())]
+    parts = [len(text).to_bytes(4, "little"), text, *(_bytes_by_place(array) for array in packed.values())]
     return base64.b64encode(gzip.compress(b"".join(parts), 9, mtime=0)).decode()
 
 
@@ -130,7 +130,7 @@ def circuit_sizes(circuit: Circuit) -> dict[str, Any]:
         "source": SOURCES[type(source)],
         "depth": depth,
         "kinds": [
-            {"columns": kind.columns, "count": kind.count, "written": kind.written, "hats": len(kind.grid)}
+            {"columns": kind.columns, "count": kind.count, "written": kind.numbers_per_row, "hats": len(kind.grid)}
             | {"rank": rank}
             for kind, rank in zip(kinds, ranks, strict=True)
         ],
@@ -174,6 +174,6 @@ def _compact(array: NDArray) -> NDArray:
         )
 
 
-def _shuffled(array: NDArray) -> bytes:
+def _bytes_by_place(array: NDArray) -> bytes:
     """The first bytes of all numbers, then their second ones, and so on: gzip finds more in common there."""
     return array.view(np.uint8).reshape(-1, array.itemsize).T.tobytes()

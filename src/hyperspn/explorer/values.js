@@ -57,8 +57,8 @@ export function writeDate(x, { format, unit, isTime }) {
 /** The number of a date in the format of its column, or as ISO 8601 has it; NaN if none. */
 export function readDate(text, { format, unit }) {
   const zone = format?.zone ?? "", plain = text.trim();
-  const own = format && plain.endsWith(zone) ? [[format.pattern, plain.slice(0, plain.length - zone.length)]] : [];
-  for (const [pattern, part] of [...own, ...ISO.map((iso) => [iso, plain])]) {
+  const inFormat = format && plain.endsWith(zone) ? [[format.pattern, plain.slice(0, plain.length - zone.length)]] : [];
+  for (const [pattern, part] of [...inFormat, ...ISO.map((iso) => [iso, plain])]) {
     const escaped = pattern.replace(/[.+/ ,]/g, "\\$&").replace(/%[a-zA-Z]/g, (field) => FIELDS[field]);
     const fields = new RegExp(`^${escaped}$`).exec(part)?.groups;
     if (fields) return seconds(fields) / LENGTHS[unit];

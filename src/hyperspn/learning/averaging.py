@@ -49,21 +49,21 @@ class Averaging:
         torch._foreach_lerp_(self.average, self.parameters, 1 - remains)
 
     @contextmanager
-    def averaged(self) -> Iterator[None]:
+    def use_average(self) -> Iterator[None]:
         """Lets the parameters be their averages for a while."""
-        own = [parameter.detach().clone() for parameter in self.parameters]
+        parameters = [parameter.detach().clone() for parameter in self.parameters]
         self._set(self.average)
         try:
             yield
         finally:
-            self._set(own)
+            self._set(parameters)
 
     def state_dict(self) -> dict[str, Any]:
         return {**self.optimizer.state_dict(), "average": self.average, "steps": self.steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        own = {name: value for name, value in state_dict.items() if name not in ("average", "steps")}
-        self.optimizer.load_state_dict(own)
+        optimizer_state = {name: value for name, value in state_dict.items() if name not in ("average", "steps")}
+        self.optimizer.load_state_dict(optimizer_state)
         self.average, self.steps = [part.clone() for part in state_dict["average"]], state_dict["steps"]
 
     @torch.no_grad()

@@ -226,11 +226,11 @@ def _checked_average(state: Any, present: dict[str, Any]) -> dict[str, Any]:
     """The average of the parameters, where the optimizer keeps one."""
     if "average" not in present:
         return {}
-    own, expected = state["average"], present["average"]
-    shapes = [[(part.shape, part.dtype) for part in parts] for parts in (own, expected)]
-    if shapes[0] != shapes[1] or not all(part.isfinite().all() for part in own):
+    average, expected = state["average"], present["average"]
+    shapes = [[(part.shape, part.dtype) for part in parts] for parts in (average, expected)]
+    if shapes[0] != shapes[1] or not all(part.isfinite().all() for part in average):
         raise ValueError("expected an average of the parameters")
-    return {"average": list(own), "steps": whole("steps", state["steps"], least=0)}
+    return {"average": list(average), "steps": whole("steps", state["steps"], least=0)}
 
 
 def _difference(name: str, value: Any, other: Any) -> str:

@@ -119,7 +119,7 @@ class EM:
     def _move_bells(self, layer: SumLayer, gradient: Tensor) -> None:
         """Moves means and widths in the sectors of a layer, of which these are the gradients."""
         written, ids = self.logits[layer.kind_index], layer.sectors.flatten()
-        shape, grid = (layer.kind.rows, layer.kind.written), layer.kind.places.to(written)
+        shape, grid = (layer.kind.rows, layer.kind.numbers_per_row), layer.kind.places.to(written)
         blocks, gradients = (part[ids].unflatten(1, shape) for part in (written, gradient))
         written[ids] = move_bells(blocks, gradients, grid, self.step_size).flatten(1)
 
@@ -136,6 +136,6 @@ def _places(layer: SumLayer) -> list[tuple[int, Tensor]]:
     """Where the logits of a layer's sums are: of which kind, and at which of its places, one sum's in each row."""
     numbers = torch.arange(layer.kind.count * layer.kind.size).view(-1, layer.kind.size)
     if layer.kind.grid:
-        blocks = numbers[layer.sectors.flatten()].unflatten(1, (layer.kind.rows, layer.kind.written))
+        blocks = numbers[layer.sectors.flatten()].unflatten(1, (layer.kind.rows, layer.kind.numbers_per_row))
         return [(layer.kind_index, blocks[:, : layer.rows, MEAN_AND_WIDTH:])]
     return [(layer.kind_index, places) for places in layer.sums(numbers[layer.sectors.flatten()])]

@@ -88,20 +88,20 @@ def fit_ensemble(
     place_of_search = place / "search" if place else None
     judging: dict[str, Any] = {"judge": judge, "minutes": minutes, "notes": {"seed": seed}}
     every = leaders(recipes, train, valid, leaves, folder=place_of_search, **judging, **options)
-    found = every[: min(LEADERS, members)]
+    best = every[: min(LEADERS, members)]
     others = train_members(
-        {trained.name: recipes[trained.name] for trained in found},
+        {trained.name: recipes[trained.name] for trained in best},
         train,
         valid,
         leaves,
         members=members,
-        first=len(found),
-        parts=[trained.part for trained in found],
+        first=len(best),
+        parts=[trained.part for trained in best],
         minutes=None if minutes is None else minutes - (monotonic() - start) / 60,
         folder=place / "members" if place else None,
         **options,
     )
-    mixture = mix([*found, *others], valid, options.get("valid_weight"), seed)
+    mixture = mix([*best, *others], valid, options.get("valid_weight"), seed)
     mixture.notes = {**(notes or {}), **mixture.notes}
     if place and distributed.rank() == 0:
         mixture.save(place / MODEL)
@@ -132,23 +132,23 @@ def train_members(
     steps = [steps_of(recipes[name], train, part, options) for _, name, part, _ in plan]
     trained: list[Trained] = []
     with Progress(progress and distributed.rank() == 0, sum(steps), minutes) as bar:
-        for (i, name, part, own_seed), own_steps in zip(plan, steps, strict=True):
+        for (i, name, part, member_seed), member_steps in zip(plan, steps, strict=True):
             if (first or trained) and bar.has_end and distributed.first(lambda: bar.is_late):
                 break
             recipe = recipes[name] if i < len(names) else Resampled(*recipes[name])
-            own = folder / f"{i + 1}-{name}" if folder and distributed.rank() == 0 else None
+            member_folder = folder / f"{i + 1}-{name}" if folder and distributed.rank() == 0 else None
             circuit, history = recipe.train(
                 train,
                 valid,
                 leaves,
                 part=part,
-                folder=own,
+                folder=member_folder,
                 stage=f"member {i + 1} of {members}, {name}",
                 progress=bar,
-                **{**options, "seed": own_seed, "notes": {"recipe": name, "seed": own_seed}},
+                **{**options, "seed": member_seed, "notes": {"recipe": name, "seed": member_seed}},
             )
-            bar.end(own_steps)
-            trained.append(Trained(circuit, history, name, own, max(history.valid, default=0.0), part))
+            bar.end(member_steps)
+            trained.append(Trained(circuit, history, name, member_folder, max(history.valid, default=0.0), part))
     return trained
 
 

@@ -91,11 +91,11 @@ class Recipe(NamedTuple):
         steps with all rows.
         """
         given = {name: value for name, value in given.items() if value is not None}
-        own: dict[str, Any] = {"steps": EM_STEPS, "batch_size": rows, "pseudocount": PSEUDOCOUNT}
+        schedule: dict[str, Any] = {"steps": EM_STEPS, "batch_size": rows, "pseudocount": PSEUDOCOUNT}
         if given.get("optimizer") != "em":
-            own = self._adam(rows, variables, effort, given.get("batch_size"))
-        own |= given
-        return {"evaluate_every": max(1, whole("steps", own["steps"]) // EVALUATIONS)} | own
+            schedule = self._adam(rows, variables, effort, given.get("batch_size"))
+        schedule |= given
+        return {"evaluate_every": max(1, whole("steps", schedule["steps"]) // EVALUATIONS)} | schedule
 
     def train(
         self,
@@ -135,14 +135,14 @@ class Recipe(NamedTuple):
             batch_size = min(self.batch_size, max(SMALLEST_BATCH, rows // 20))
         most = MOST * FEW_VARIABLES // min(FEW_VARIABLES, variables)
         steps = int(effort * min(most, max(FEWEST, PASSES * rows // whole("batch_size", batch_size))))
-        own: dict[str, Any] = {"steps": steps, "batch_size": batch_size, "annealing": True}
+        schedule: dict[str, Any] = {"steps": steps, "batch_size": batch_size, "annealing": True}
         if self.weights == "hyper":
-            own["learning_rate"] = LEARNING_RATES
+            schedule["learning_rate"] = LEARNING_RATES
         if self.weights == "factored":
-            own["weight_decay"] = {"heads": self.prior * min(1.0, batch_size / rows)}
+            schedule["weight_decay"] = {"heads": self.prior * min(1.0, batch_size / rows)}
             if self.learning_rate is not None:
-                own["learning_rate"] = {"heads": self.learning_rate}
-        return own
+                schedule["learning_rate"] = {"heads": self.learning_rate}
+        return schedule
 
     def _graph(self, train: np.ndarray, families: Sequence[LeafFamily], seed: int) -> RegionGraph:
         shared = self.weights == "factored"

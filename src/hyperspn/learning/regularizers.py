@@ -46,7 +46,7 @@ class Dropout(WeightSource):
         self.seed = seed
         self.step = 0
         self.rates = [torch.full((kind.count,), rate, dtype=torch.float32) for kind in sectors.kinds]
-        self.used_columns = [torch.full((kind.count,), kind.written) for kind in sectors.kinds]
+        self.used_columns = [torch.full((kind.count,), kind.numbers_per_row) for kind in sectors.kinds]
         for layer in sectors.layers:
             edge_sectors, columns = layer.edges()
             self.used_columns[layer.kind_index][edge_sectors] = columns
@@ -66,7 +66,7 @@ class Dropout(WeightSource):
 
     def remaining_edges(self, kind: int, ids: Tensor | slice) -> Tensor:
         """Which edges of these sectors stay at this step, (ids, rows, columns)."""
-        rows, columns, count = self.kinds[kind].rows, self.kinds[kind].written, self.kinds[kind].count
+        rows, columns, count = self.kinds[kind].rows, self.kinds[kind].numbers_per_row, self.kinds[kind].count
         ids = torch.arange(count)[ids] if isinstance(ids, slice) else ids.cpu()
         key = np.random.SeedSequence((self.seed, self.step, kind + 1)).generate_state(1, np.uint64).view(np.int64)[0]
         draws = _uniform(int(key), ids[:, None] * (rows * columns) + torch.arange(rows * columns))

@@ -124,13 +124,13 @@ def trials(
                 if values and _is_late(bar):
                     return
                 steps = steps_of(recipes[name], train, part, options)
-                own = trial_folder / label / name if trial_folder else place
+                run_folder = trial_folder / label / name if trial_folder else place
                 circuit, history = recipes[name].train(
                     train,
                     valid,
                     leaves,
                     part=part,
-                    folder=own,
+                    folder=run_folder,
                     stage=f"{name}, {label} round" if len(recipes) > 1 else name,
                     progress=bar,
                     **{**options, "notes": {**options.get("notes", {}), "recipe": name}},
@@ -139,7 +139,7 @@ def trials(
                 values[name] = max(history.valid, default=0.0)
                 if values[name] == max(values.values()) and history.valid:
                     bar.rival = history.entries
-                yield Trained(circuit, history, name, own, values[name], part)
+                yield Trained(circuit, history, name, run_folder, values[name], part)
             names = sorted(names, key=lambda name: -values[name])[:remaining]
             if _is_late(bar):
                 return

@@ -204,7 +204,7 @@ def _evaluate(training: Training, step: int, start: float) -> tuple[LogEntry, Pa
     """The evaluation of the parameters, and these; or of their average, if it is better or there is nothing to tell."""
     evaluation, parameters = training.evaluate(step, start), copy_parameters(training.circuit)
     if isinstance(training.learner, Averaging):
-        with training.learner.averaged():
+        with training.learner.use_average():
             averaged = training.evaluate(step, start)
             if averaged["valid"] is None or averaged["valid"] > evaluation["valid"]:
                 return {**averaged, "averaged": True}, copy_parameters(training.circuit)

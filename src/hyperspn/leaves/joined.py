@@ -38,8 +38,8 @@ class JoinedLeaves:
         columns = []
         for family, variables, (raw, *_) in self._groups():
             learned = raw.shape[1] if family.num_parameters else 0
-            part = parts[:, :, variables, : family.width]  # (components, batch, own, l)
-            different = part[..., :learned].permute(1, 2, 0, 3).flatten(2)  # (batch, own, components learned)
+            part = parts[:, :, variables, : family.width]  # (components, batch, group, l)
+            different = part[..., :learned].permute(1, 2, 0, 3).flatten(2)  # (batch, group, components learned)
             columns.append(torch.cat([different, part[..., learned:].sum(0)], -1))
         width = max(column.shape[-1] for column in columns)
         return self._in_order([functional.pad(column, (0, width - column.shape[-1])) for column in columns])
@@ -54,7 +54,7 @@ class JoinedLeaves:
         return self._in_order(guesses)
 
     def _groups(self) -> Iterator[tuple[LeafFamily, Tensor, list[Tensor]]]:
-        """Each leaf family with its variables and their parameters in every component, (own, learned, parameters)."""
+        """Each leaf family with its variables and their parameters in every component, (group, learned, parameters)."""
         first = self.parts[0]
         parameters = zip(*(leaves.raw for leaves in self.parts), strict=True)
         for family, variables, group in zip(first.groups, first.variables, parameters, strict=True):

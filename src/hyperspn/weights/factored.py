@@ -16,7 +16,7 @@ from ..structures import RegionGraph
 from .layouts import Layout
 from .network import relu_network
 from .sectors import Sectors
-from .source import Init, WeightSource, described, initial
+from .source import Init, WeightSource, arguments_as_text, initial
 
 
 class FactoredWeights(WeightSource):
@@ -103,7 +103,7 @@ class FactoredWeights(WeightSource):
         return sizes if self.rank is None else {**sizes, "rank": self.rank}
 
     def extra_repr(self) -> str:
-        return described(self.config())
+        return arguments_as_text(self.config())
 
 
 def _is_one_tree(structure: RegionGraph) -> bool:
@@ -126,8 +126,8 @@ def _number_corners(sectors: Sectors, layouts: Sequence[Layout]) -> list[Tensor]
         count = sum(layer.sectors.numel() for layer in layers) // len(sectors.structure.roots)
         used = torch.from_numpy(np.zeros((count, layout.size), bool))
         for layer in layers:
-            free = (kind.written if kind.grid else layer.columns) - (layer.partitions == 1)
-            used[layer.sectors[layer.sectors < count]] = torch.from_numpy(layout.used(layer.rows, free).ravel())
+            free = (kind.numbers_per_row if kind.grid else layer.columns) - (layer.partitions == 1)
+            used[layer.sectors[layer.sectors < count]] = torch.from_numpy(layout.corner_mask(layer.rows, free).ravel())
         numbers.append((used.flatten().cumsum(0) - 1).view(count, layout.size).masked_fill(~used, -1))
     return numbers
 

@@ -14,7 +14,7 @@ from ..checks import whole
 from .layouts import Layout
 from .network import relu_network
 from .sectors import Sectors
-from .source import Init, WeightSource, _rows, described, initial
+from .source import Init, WeightSource, _rows, arguments_as_text, initial
 
 Start = Literal["plain", "careful"]
 
@@ -86,7 +86,7 @@ class HyperWeights(WeightSource):
         return sizes | {name: value for name, value in further.items() if value is not None}
 
     def extra_repr(self) -> str:
-        return described(self.config())
+        return arguments_as_text(self.config())
 
 
 @torch.no_grad()

@@ -28,7 +28,7 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, kind: SectorKind, rank: int | None) -> Layout:
         """The layout of a kind: of this rank where that is fewer numbers, (k + c) rank < k c, but not for bells."""
-        plain, ranked = cls(kind.rows, kind.written), cls(kind.rows, kind.written, rank)
+        plain, ranked = cls(kind.rows, kind.numbers_per_row), cls(kind.rows, kind.numbers_per_row, rank)
         return ranked if not kind.grid and ranked.size < plain.size else plain
 
     @property
@@ -46,7 +46,7 @@ class Layout(NamedTuple):
         first, second = blocks.unflatten(1, self.shape).split([self.rows, self.columns], 1)
         return (first / sqrt(self.rank) @ second.mT).flatten(1)
 
-    def used(self, rows: int, columns: int) -> NDArray[np.bool_]:
+    def corner_mask(self, rows: int, columns: int) -> NDArray[np.bool_]:
         """Which part of a block writes the upper left corner of a sector; its rank is at most that of the corner."""
         used = np.zeros(self.shape, bool)
         if self.rank is None:

@@ -35,13 +35,13 @@ class SectorKind:
     grid: Grid = ()
 
     @property
-    def written(self) -> int:
+    def numbers_per_row(self) -> int:
         """The numbers that are written for a row."""
         return self.columns - len(self.grid) + MEAN_AND_WIDTH + 1 if self.grid else self.columns
 
     @property
     def size(self) -> int:
-        return self.rows * self.written
+        return self.rows * self.numbers_per_row
 
     @property
     def places(self) -> Tensor:
@@ -49,7 +49,7 @@ class SectorKind:
 
     def logits(self, written: Tensor) -> Tensor:
         """The unnormalized weights of sectors, (sectors, size) -> (sectors, rows, columns)."""
-        blocks = written.unflatten(-1, (self.rows, self.written))
+        blocks = written.unflatten(-1, (self.rows, self.numbers_per_row))
         return bell_logits(blocks, self.places.to(written)) if self.grid else blocks
 
 

@@ -49,7 +49,7 @@ def initial(*shape: int, init: Init) -> Tensor:
     raise ValueError(f"expected init 'uniform' or 'normal', found {init!r}")
 
 
-def described(config: dict[str, Any]) -> str:
+def arguments_as_text(config: dict[str, Any]) -> str:
     """Keyword arguments as they are typed."""
     plain = {name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
     return ", ".join(f"{name}={value!r}" for name, value in plain.items())

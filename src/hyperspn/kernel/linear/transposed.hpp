@@ -96,8 +96,8 @@ inline Real normalize_transposed(const Node& node, const Real* logits, int64_t, 
   Real low = 1;
   for (int o = 0; o < node.rows && low >= 0; o += lanes) {
     const RowGroup rows{node.rows - o < lanes ? node.rows - o : lanes, node.columns};
-    const Real found = normalize_rows(rows, logits + o * stride, stride, unit, weights + o, weight_step(node.rows));
-    low = found < low ? found : low;
+    const Real smallest = normalize_rows(rows, logits + o * stride, stride, unit, weights + o, weight_step(node.rows));
+    low = smallest < low ? smallest : low;
   }
   return low;
 }
