@@ -1,10 +1,15 @@
+import copy
+
 import pytest
 import torch
 
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from worlds import STRUCTURES, all_worlds, einet_value, make, missing_patterns, mixed_families, sharpened, value
 
 from hyperspn import SPN, Binomial, Categorical, Gaussian, Histogram
 from hyperspn.engines.layered import log_max, log_sum
+from hyperspn.leaves.evidence import Evidence
 
 
 @pytest.mark.parametrize(
@@ -104,3 +109,39 @@ def test_impossible_parts_leave_no_nan_in_gradients():
     total.exp().sum().backward()
     assert inputs.grad.isfinite().all()
     assert log_weights.grad.isfinite().all()
+
+
+class OnMeta(TorchDispatchMode):
+    """Refuses all tensors elsewhere; whatever depends on values, of which there are none, is answered somehow."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        elsewhere = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor) and x.device.type != "meta"]
+        assert not elsewhere, f"{function} of {elsewhere}"
+        if function is torch.ops.aten._local_scalar_dense.default:
+            return False
+        if function is torch.ops.aten.nonzero.default:
+            return torch.empty(args[0].numel(), args[0].ndim, dtype=torch.int64, device="meta")
+        if function is torch.ops.aten._unique2.default:
+            return args[0], args[0], args[0]
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [("trees5", "direct"), ("shared", "hyper"), ("grid", "direct EiNet"), ("one tree", "factored")],
+)
+def test_nothing_stays_behind_when_a_circuit_is_moved(name, weights):
+    """There is no GPU here: the device "meta" stands for one, on which tensors have shapes but no values."""
+    circuit = make(name, weights, leaves=mixed_families(STRUCTURES[name].num_variables))
+    files, moved = list(circuit.state_dict()), copy.deepcopy(circuit).to("meta")
+    assert len(list(moved.buffers())) == len(list(circuit.buffers())) > 5
+    assert {tensor.device.type for tensor in (*moved.parameters(), *moved.buffers())} == {"meta"}
+    assert list(moved.state_dict()) == files
+    assert not any("placed" in name or "variables" in name or "numbers" in name for name in files)
+    rows = torch.zeros(3, circuit.num_variables, dtype=torch.float64, device="meta")
+    evidence = Evidence(rows, rows.bool())
+    with OnMeta():
+        values = moved.engine.log_values(evidence, moved.leaves, moved.weights)
+        best = moved.engine.upward(moved.leaves.log_prob(evidence), moved.weights, log_max)[0]
+    assert values.device.type == "meta"
+    assert values.shape == best.shape == (3, len(circuit.mixture))

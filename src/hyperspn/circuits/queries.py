@@ -117,16 +117,15 @@ def rest_of_rows(model: Parts, evidence: Evidence) -> tuple[Tensor, Tensor, Tens
 @torch.no_grad()
 def root_states(model: Parts, x: Rows | Evidence, missing: Rows | None = None) -> Tensor:
     """P(r, s | row): which root r a row comes from, and by which input s of its sum, (batch, roots, inputs)."""
-    structure, layer_of, slot_of = model.sectors.structure, model.sectors.layer_of, model.sectors.slot_of
-    parts = []
+    sectors, parts = model.engine.placed, []
     for first, part in _split(model.leaves.read(x, missing), model.engine.rows_upward):
         roots, inputs = model.engine.upward(model.leaves.log_prob(part), model.weights)
         check_possible((roots + normalize(model.mixture)).amax(-1), first)
         rows, states = torch.arange(len(roots), device=roots.device), []
-        for root, log_weight in zip(structure.roots.tolist(), normalize(model.mixture), strict=True):
-            layer, slot = model.sectors.layers[layer_of[root]], slot_of[root].to(rows.device)
-            scores = inputs[layer_of[root]].products(slot.expand_as(rows), rows)  # (batch, inputs)
-            if layer.has_sums:
+        for root, log_weight in zip(sectors.roots.tolist(), normalize(model.mixture), strict=True):
+            layer, slot = sectors.layers[sectors.layer_of[root]], sectors.slot_of[root]
+            scores = inputs[sectors.layer_of[root]].products(slot.expand_as(rows), rows)  # (batch, inputs)
+            if layer.plan.has_sums:
                 scores = scores + log_weights_of(model.weights, layer, slot[None], torch.zeros_like(slot[None]))
             states.append(scores + log_weight)
         joint = pad_sequence([state.T for state in states], padding_value=-torch.inf)  # (inputs, roots, batch)

@@ -9,8 +9,9 @@ import torch
 
 from torch import Generator, Tensor
 
-from ..weights.sectors import Sectors, SumLayer, ragged_gather
+from ..weights.sectors import ragged_gather
 from ..weights.source import WeightSource, normalize
+from .placed import PlacedLayer, PlacedSectors
 
 if TYPE_CHECKING:
     from .layered import Inputs
@@ -47,7 +48,7 @@ class LayeredAscent:
     """
 
     def __init__(
-        self, sectors: Sectors, weights: WeightSource, values: Tensor, inputs: list[Inputs], best: bool
+        self, sectors: PlacedSectors, weights: WeightSource, values: Tensor, inputs: list[Inputs], best: bool
     ) -> None:
         self.sectors = sectors
         self.weights = weights
@@ -75,7 +76,7 @@ def _best(scores: Tensor) -> Tensor:
 
 
 def descend(
-    sectors: Sectors,
+    sectors: PlacedSectors,
     weights: WeightSource,
     roots: Tensor,
     choose: Choice,
@@ -95,32 +96,31 @@ def descend(
     Returns:
         The leaf distribution chosen for each variable, (travelers, variables).
     """
-    layers, layer_of, slot_of = sectors.layers, sectors.layer_of, sectors.slot_of
+    layers = list(sectors)
     arrivals: list[list[Tensor]] = [[] for _ in layers]
 
     def arrive(travelers: Tensor, regions: Tensor, outputs: Tensor) -> None:
-        arriving = torch.stack([travelers, slot_of.to(regions.device)[regions], outputs])  # (3, arrivals)
-        places = layer_of.to(regions.device)[regions]
+        arriving = torch.stack([travelers, sectors.slot_of[regions], outputs])  # (3, arrivals)
+        places = sectors.layer_of[regions]
         for index in places.unique().tolist():
             arrivals[index].append(arriving[:, places == index])
 
-    members = roots.new_zeros(len(roots), sectors.structure.num_variables)
-    root_regions = torch.as_tensor(sectors.structure.roots, device=roots.device)
-    arrive(torch.arange(len(roots), device=roots.device), root_regions[roots], torch.zeros_like(roots))
-    for index, layer in reversed(list(enumerate(layers))):
+    members = roots.new_zeros(len(roots), sectors.num_variables)
+    arrive(torch.arange(len(roots), device=roots.device), sectors.roots[roots], torch.zeros_like(roots))
+    for index, placed in reversed(list(enumerate(layers))):
         if not arrivals[index]:
             continue
-        travelers, slots, outputs = torch.cat(arrivals[index], 1)
+        layer, (travelers, slots, outputs) = placed.plan, torch.cat(arrivals[index], 1)
         choice = outputs
         if layer.has_sums:
-            scores = log_weights_of(weights, layer, slots, outputs)  # (arrivals, P columns)
+            scores = log_weights_of(weights, placed, slots, outputs)  # (arrivals, P columns)
             if inputs is not None and rows is not None:
                 scores = scores + inputs[index].products(slots, rows[travelers])
             choice = choose(scores)
-        products, offsets = slots * layer.partitions + choice // layer.columns, layer.offsets.to(slots.device)
-        places, owners = ragged_gather(offsets, products)
-        factors = layer.factors.to(slots.device)[places]
-        chosen = layer.element((choice % layer.columns)[owners], places > offsets[products][owners])
+        products = slots * layer.partitions + choice // layer.columns
+        places, owners = ragged_gather(placed.offsets, products)
+        factors = placed.factors[places]
+        chosen = layer.element((choice % layer.columns)[owners], places > placed.offsets[products][owners])
         if layer.is_leaf:
             members[travelers[owners], factors] = chosen
         else:
@@ -128,8 +128,8 @@ def descend(
     return members
 
 
-def log_weights_of(weights: WeightSource, layer: SumLayer, slots: Tensor, outputs: Tensor) -> Tensor:
+def log_weights_of(weights: WeightSource, placed: PlacedLayer, slots: Tensor, outputs: Tensor) -> Tensor:
     """The log-weights of single sum nodes of a layer, (slots,), (slots,) -> (slots, P columns)."""
     used, places = slots.unique(return_inverse=True)
-    logits = weights(layer.kind_index, layer.sectors.to(slots.device)[used].flatten())
-    return layer.assemble(logits, normalize)[places, outputs]
+    logits = weights(placed.plan.kind_index, placed.sectors[used].flatten())
+    return placed.plan.assemble(logits, normalize)[places, outputs]

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from ..leaves.evidence import Evidence
 from ..leaves.leaves import Leaves
 from ..weights.sectors import Sectors, SumLayer
 from ..weights.source import WeightSource, normalize
 from .descent import Ascent, LayeredAscent, at_random, descend
+from .placed import PlacedSectors, Source
 
 VALUES_AT_ONCE = 2**25
 
 Combine = Callable[[Tensor, Tensor], Tensor]
 LeafCombine = Callable[[SumLayer, Tensor, Tensor], Tensor]
-
-
-class Source(NamedTuple):
-    """Factors of a layer's products: values ``slots`` of a layer go into products ``targets``."""
-
-    layer: int
-    slots: Tensor
-    targets: Tensor
 
 
 class Inputs(NamedTuple):
@@ -96,7 +88,7 @@ class FreeLogWeights(torch.autograd.Function):
         return gradient
 
 
-class LayeredEngine:
+class LayeredEngine(nn.Module):
     """Evaluates all regions of a layer at once, on any device, in float32 or float64, with autograd.
 
     Arguments:
@@ -104,13 +96,9 @@ class LayeredEngine:
     """
 
     def __init__(self, sectors: Sectors) -> None:
+        super().__init__()
         self.sectors = sectors
-        self.sources = [self._sources_of(layer) for layer in sectors.layers]
-        self.leaf_regions = [
-            (layer.factors.view(len(layer.sectors), -1), layer.columns) for layer in sectors.layers if layer.is_leaf
-        ]  # variables, (U, V), and the number of their distributions
-        roots = torch.from_numpy(sectors.structure.roots)
-        self.root_sources = self._group_by_layer(roots, torch.arange(len(roots), device=roots.device))
+        self.placed = PlacedSectors(sectors)
 
     def __repr__(self) -> str:
         return "layered"
@@ -119,7 +107,7 @@ class LayeredEngine:
     def rows_upward(self) -> int:
         """How many rows to send upward at a time where memory matters."""
         per_row = sum(len(layer.sectors) * layer.partitions * layer.columns for layer in self.sectors.layers)
-        per_row += sum(scope.numel() * columns for scope, columns in self.leaf_regions)
+        per_row += sum(layer.factors.numel() * layer.columns for layer in self.sectors.layers if layer.is_leaf)
         return max(1, VALUES_AT_ONCE // per_row)
 
     @property
@@ -141,8 +129,9 @@ class LayeredEngine:
         With `flows`, the unnormalized weights get the expected flow through each edge in place of their gradient:
         w dL/dw with free weights w, which is the sum over the batch of the posterior that the edge is used.
         """
-        if all(leaves.is_linear(scope) for scope, _ in self.leaf_regions):
-            regions = [leaves.region_log_prob(evidence, scope) for scope, _ in self.leaf_regions]
+        scopes = [layer.variables for layer in self.placed if layer.plan.is_leaf]
+        if all(leaves.is_linear(scope) for scope in scopes):
+            regions = [leaves.region_log_prob(evidence, scope) for scope in scopes]
             return self._upward(regions, weights, log_sum, flows)[0]
         return self.upward(leaves.log_prob(evidence), weights, flows=flows)[0]
 
@@ -176,10 +165,11 @@ class LayeredEngine:
         """
         leaves = leaf_log_probs.transpose(0, 1)  # (variables, batch, l)
         regions = [
-            leaves[scope.to(leaves.device).flatten(), :, :columns]
-            .unflatten(0, scope.shape)
+            leaves[layer.factors, :, : layer.plan.columns]
+            .unflatten(0, layer.variables.shape)
             .sum(1)  # (U, batch, columns)
-            for scope, columns in self.leaf_regions
+            for layer in self.placed
+            if layer.plan.is_leaf
         ]
         return self._upward(regions, weights, combine, flows, at_leaves)
 
@@ -191,11 +181,11 @@ class LayeredEngine:
         """
         leaf_log_probs = leaves.log_prob(evidence, modes=best)
         values, inputs = self.upward(leaf_log_probs, weights, log_max if best else log_sum)
-        return LayeredAscent(self.sectors, weights, values, inputs, best)
+        return LayeredAscent(self.placed, weights, values, inputs, best)
 
     def descend(self, roots: Tensor, leaves: Leaves, weights: WeightSource, generator: Generator | None) -> Tensor:
         """Sends travelers down from roots, (travelers,), where nothing is known: (travelers, variables)."""
-        return descend(self.sectors, weights, roots, at_random(generator))
+        return descend(self.placed, weights, roots, at_random(generator))
 
     def _upward(
         self,
@@ -210,18 +200,19 @@ class LayeredEngine:
         outputs: list[Tensor] = []
         inputs: list[Inputs] = []
         normalized = FreeLogWeights.apply if flows else normalize
-        for layer, sides in zip(self.sectors.layers, self.sources, strict=True):
+        for placed in self.placed:
+            layer = placed.plan
             if layer.is_leaf:
                 inputs.append(Inputs(next(remaining)[:, :, None], None))
             else:
                 count = len(layer.sectors) * layer.partitions
-                left, *right = (_multiply(sources, outputs, count) for sources in sides)  # (U P, batch, k)
+                left, *right = (_multiply(sources, outputs, count) for sources in placed.sides)  # (U P, batch, k)
                 left, *right = (side.unflatten(0, (-1, layer.partitions)).transpose(1, 2) for side in (left, *right))
                 inputs.append(Inputs(left, right[0] if right else None))
             if not layer.has_sums:
                 outputs.append(inputs[-1].products())
                 continue
-            logits = weights(layer.kind_index, layer.sectors.flatten().to(leaf_regions[0].device))
+            logits = weights(layer.kind_index, placed.sectors.flatten())
             log_weights = layer.assemble(logits, normalized)  # (U, rows, P columns)
             if layer.is_outer and combine is log_sum:
                 outputs.append(log_einsum(inputs[-1], log_weights))  # (U, batch, rows)
@@ -229,22 +220,8 @@ class LayeredEngine:
                 outputs.append(at_leaves(layer, inputs[-1].products(), log_weights))
             else:
                 outputs.append(combine(inputs[-1].products(), log_weights))
-        roots = _multiply(self.root_sources, outputs, len(self.sectors.structure.roots))  # (roots, batch, 1)
+        roots = _multiply(self.placed.root_sources, outputs, len(self.placed.roots))  # (roots, batch, 1)
         return roots[..., 0].T, inputs
-
-    def _sources_of(self, layer: SumLayer) -> list[list[Source]]:
-        """Of all factors together, or of the left ones and of the right ones."""
-        if layer.is_leaf:
-            return []
-        counts = layer.offsets.diff().numpy()
-        targets = torch.from_numpy(np.arange(len(counts)).repeat(counts))
-        sides = 2 if layer.is_outer else 1
-        return [self._group_by_layer(layer.factors[side::sides], targets[side::sides]) for side in range(sides)]
-
-    def _group_by_layer(self, regions: Tensor, targets: Tensor) -> list[Source]:
-        """Groups factors by the layer that holds their values."""
-        layers, slots = self.sectors.layer_of[regions], self.sectors.slot_of[regions]
-        return [Source(layer, slots[layers == layer], targets[layers == layer]) for layer in layers.unique().tolist()]
 
 
 def _finite(largest: Tensor) -> Tensor:
@@ -257,13 +234,13 @@ def _log(values: Tensor) -> Tensor:
     return values.masked_fill(zero, 1).log().masked_fill(zero, -torch.inf)
 
 
-def _multiply(sources: list[Source], outputs: list[Tensor], count: int) -> Tensor:
+def _multiply(sources: Iterable[Source], outputs: list[Tensor], count: int) -> Tensor:
     """Multiplies the sources' values element by element into `count` products, in log space: (count, batch, values)."""
     total: Tensor | None = None
-    for layer, slots, targets in sources:
-        values = outputs[layer]  # (slots, batch, values)
+    for source in sources:
+        values = outputs[source.layer]  # (slots, batch, values)
         if total is None:
             total = values.new_zeros(count, *values.shape[1:])
-        total = total.index_add(0, targets.to(values.device), values.index_select(0, slots.to(values.device)))
+        total = total.index_add(0, source.targets, values.index_select(0, source.slots))
     assert total is not None
     return total

@@ -60,12 +60,12 @@ const std::string& instruction_set() {
 #define CHOOSE(table) baseline::table
 #endif
 
-// From which number of rows on layers are wide, as benchmarks/layers.py finds it: later above leaves that narrow layers
-// look up in a vector. HYPERSPN_WIDE names another number.
+// From which number of rows on layers are wide, as benchmarks/layers.py finds it: always that can be, but later above
+// leaves that narrow layers look up in a vector. HYPERSPN_WIDE names another number.
 static int first_wide(bool lookups) {
   static const char* forced = std::getenv("HYPERSPN_WIDE");
   if (forced && *forced) return std::max(std::atoi(forced), narrowest_wide);
-  return lookups ? 48 : 16;
+  return lookups ? 48 : narrowest_wide;
 }
 
 template <>

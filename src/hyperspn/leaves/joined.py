@@ -58,7 +58,7 @@ class JoinedLeaves:
         first = self.parts[0]
         parameters = zip(*(leaves.raw for leaves in self.parts), strict=True)
         for family, variables, group in zip(first.groups, first.variables, parameters, strict=True):
-            yield family, variables.to(group[0].device), list(group)
+            yield family, variables, list(group)
 
     def _in_order(self, columns: list[Tensor]) -> Tensor:
         """Puts the columns of all families into the order of their variables."""

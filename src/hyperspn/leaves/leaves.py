@@ -36,7 +36,8 @@ class Leaves(nn.Module):
         self.family_of = torch.from_numpy(np.array([numbers[family] for family in self.families]))
         kin = list(dict.fromkeys(family.kin() for family in self.distinct))
         group_of = torch.from_numpy(np.array([kin.index(family.kin()) for family in self.families]))
-        self.variables = [(group_of == index).nonzero()[:, 0] for index in range(len(kin))]
+        for index in range(len(kin)):
+            self.register_buffer(f"variables_{index}", (group_of == index).nonzero()[:, 0], persistent=False)
         self.groups = [
             type(self.families[members[0]]).join([self.families[v] for v in members])
             for members in (variables.tolist() for variables in self.variables)
@@ -45,6 +46,11 @@ class Leaves(nn.Module):
             nn.Parameter(family.initial(len(variables)), family.num_parameters > 0)
             for family, variables in zip(self.groups, self.variables, strict=True)
         )
+
+    @property
+    def variables(self) -> list[Tensor]:
+        """Those of each group."""
+        return list(self._buffers.values())  # type: ignore[arg-type]
 
     @property
     def is_discrete(self) -> bool:
@@ -142,7 +148,7 @@ class Leaves(nn.Module):
 
     def group_log_prob(self, evidence: Evidence, group: int, modes: bool = False) -> Tensor:
         """The same for the variables of one group, (batch, variables of the group, their l)."""
-        family, raw, variables = self.groups[group], self.raw[group], self.variables[group].to(self.raw[group].device)
+        family, raw, variables = self.groups[group], self.raw[group], self.variables[group]
         known = family.log_prob(raw, self.reading(evidence, group))
         if group in evidence.events and evidence.is_event is not None:
             masses = family.log_mass(raw, evidence.events[group])
@@ -163,7 +169,6 @@ class Leaves(nn.Module):
 
     def region_log_prob(self, evidence: Evidence, regions: Tensor) -> Tensor:
         """The log-density of regions of V variables under each of their distributions: (U, V) -> (U, batch, l)."""
-        regions = regions.to(evidence.values.device)
         x, missing = (rows[:, regions].transpose(0, 1) for rows in (evidence.values, evidence.missing))  # (U, batch, V)
         return self.groups[0].region_log_prob(self.raw[0][regions], x, ~missing)
 
@@ -241,12 +246,11 @@ class Leaves(nn.Module):
 
     def _groups(self) -> Iterator[tuple[LeafFamily, Tensor, Tensor]]:
         """Each group's family with its variables and their parameters."""
-        for family, variables, raw in zip(self.groups, self.variables, self.raw, strict=True):
-            yield family, variables.to(raw.device), raw
+        yield from zip(self.groups, self.variables, self.raw, strict=True)
 
     def reading(self, evidence: Evidence, group: int) -> Any:
         """What the family of a group takes: the values of its variables, or what it made of them."""
-        columns = self.columns(evidence.values, self.variables[group].to(evidence.values.device))
+        columns = self.columns(evidence.values, self.variables[group])
         return evidence.readings.get(group, columns.to(self.dtype))
 
     def columns(self, rows: Tensor, variables: Tensor) -> Tensor:
@@ -259,9 +263,7 @@ def _in_order(columns: list[Tensor], variables: list[Tensor]) -> Tensor:
     if len(columns) == 1:
         return columns[0]
     dtype = torch.float64 if any(column.dtype == torch.float64 for column in columns) else columns[0].dtype
-    return torch.cat([column.to(dtype) for column in columns], 1).index_select(
-        1, torch.cat(variables).argsort().to(columns[0].device)
-    )
+    return torch.cat([column.to(dtype) for column in columns], 1).index_select(1, torch.cat(variables).argsort())
 
 
 def _stack_events(family: LeafFamily, events: list[list[ArrayLike | None]]) -> Tensor:

@@ -60,7 +60,8 @@ class FactoredWeights(WeightSource):
         self.init = init
         self.rank = None if rank is None else whole("rank", rank)
         self.layouts = [Layout.of(kind, self.rank) for kind in sectors.kinds]
-        self.numbers = _number_corners(sectors, self.layouts)
+        for index, numbers in enumerate(_number_corners(sectors, self.layouts)):
+            self.register_buffer(f"numbers_{index}", numbers, persistent=False)
         counts = [int((numbers >= 0).sum()) for numbers in self.numbers]
         self.latents = nn.Parameter(torch.randn(len(sectors.structure.roots), latent_dim))
         self.net = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths))
@@ -70,8 +71,13 @@ class FactoredWeights(WeightSource):
             for count, kind, layout in zip(counts, sectors.kinds, self.layouts, strict=True)
         )
 
+    @property
+    def numbers(self) -> list[Tensor]:
+        """Of each kind, where its used numbers are among the parameters (see `_number_corners`)."""
+        return list(self._buffers.values())  # type: ignore[arg-type]
+
     def forward(self, kind: int, ids: Tensor | slice) -> Tensor:
-        numbers = self.numbers[kind].to(self.latents.device)  # (U, size)
+        numbers = self.numbers[kind]  # (U, size)
         replicas, regions, asked = _grid(ids, len(self.latents), len(numbers))
         size, numbers = numbers.shape[1], numbers[regions].flatten()
         places = (numbers >= 0).nonzero()[:, 0]

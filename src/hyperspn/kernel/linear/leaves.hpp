@@ -47,42 +47,53 @@ struct Leaves : Frame {
     }
   }
 
-  // f(member, share) for each row of a sparse leaf; beyond the last sample all are missing.
+  // A row of a sparse leaf: all samples if it is the first, else those whose likelihood is not 0.
+  struct Members {
+    bool is_first;
+    int64_t count;
+    const Integer *sample, *member;
+    const Real* share;
+  };
   template <class F>
   void over_members(const Node& node, const F& f) const {
-    for (int64_t row = b.sparse_ptr[node.variable]; row < b.sparse_ptr[node.variable + 1]; ++row) {
+    Integer *sample = (Integer*)other_index, *member = (Integer*)index;
+    Real* share = (Real*)likelihood;
+    const int64_t first = b.sparse_ptr[node.variable], last = b.sparse_ptr[node.variable + 1];
+    for (int64_t row = first; row < last; ++row) {
       const int32_t* members = b.members + row * b.row_length + b.first;
       const Real* shares = b.shares + row * b.row_length + b.first;
-      Integer* member = (Integer*)index;
-      Real* share = (Real*)likelihood;
-      for (int64_t s = 0; s < b.valid; ++s) member[s] = members[s], share[s] = shares[s];
-      const bool is_first = row == b.sparse_ptr[node.variable];
-      for (int64_t s = b.valid; s < int64_t(vectors) * lanes; ++s) member[s] = is_first ? -1 : 0, share[s] = 0;
-      f(member, share, is_first);
+      int64_t count = 0;
+      for (int64_t s = 0; s < b.valid; ++s) {
+        sample[count] = Integer(s), member[count] = members[s], share[count] = shares[s];
+        count += row == first || shares[s] > 0;
+      }
+      f(Members{row == first, count, sample, member, share});
     }
   }
 
-  // out[o] = sum_i share_i W[o, member_i]
+  // out[o] = sum_i share_i W[o, member_i]; missing values, and all beyond the last sample, are 1
   void mix(const Node& node, V* out) const {
     const Real unit = power_of_two(Form::unit);
-    const int64_t width = int64_t(vectors) * lanes;
-    over_members(node, [&](const Integer* member, const Real* share, bool is_first) {
+    over_members(node, [&](const Members& x) {
       const Real* weight = weights(node);
       for (int o = 0; o < node.rows; ++o, weight += node.columns) {
         Real* row = (Real*)(out + int64_t(o) * vectors);
-        if (is_first)
-          for (int64_t s = 0; s < width; ++s) row[s] = member[s] < 0 ? unit : weight[member[s]] * share[s] * unit;
-        else
-          for (int64_t s = 0; s < width; ++s) row[s] += weight[member[s]] * share[s] * unit;
+        if (x.is_first) {
+          for (int64_t i = 0; i < x.count; ++i)
+            row[i] = x.member[i] < 0 ? unit : weight[x.member[i]] * x.share[i] * unit;
+          for (int64_t i = x.count; i < int64_t(vectors) * lanes; ++i) row[i] = unit;
+        } else {
+          for (int64_t i = 0; i < x.count; ++i) row[x.sample[i]] += weight[x.member[i]] * x.share[i] * unit;
+        }
       }
     });
   }
   void mix_backward(const Node& node, const V* gradient, Real* out) const {
-    over_members(node, [&](const Integer* member, const Real* share, bool) {
+    over_members(node, [&](const Members& x) {
       for (int o = 0; o < node.rows; ++o) {
         const Real* g = (const Real*)(gradient + int64_t(o) * vectors);
-        for (int64_t s = 0; s < b.valid; ++s)
-          if (member[s] >= 0) out[int64_t(o) * node.columns + member[s]] += g[s] * share[s];
+        for (int64_t i = 0; i < x.count; ++i)
+          if (x.member[i] >= 0) out[int64_t(o) * node.columns + x.member[i]] += g[x.sample[i]] * x.share[i];
       }
     });
   }
