@@ -72,7 +72,7 @@ Kind = Annotated[
 Bounds = Annotated[
     list[str] | None,
     typer.Option(
-        help="The smallest and the largest possible number, like age=0.. or share=0..1; several times.",
+        help="The smallest and the largest possible number, like age=0.. or share=0..1; may be given several times.",
         rich_help_panel=COLUMNS_PANEL,
     ),
 ]
