@@ -1,6 +1,6 @@
 """The estimators beside those of scikit-learn and others, on real tables: imputation, outliers, prediction.
 
-    python benchmarks/tables.py                                      # everything, for hours; run it again to go on
+    python benchmarks/tables.py                                      # everything, for hours; run it again to resume
     python benchmarks/tables.py --tables titanic --splits 1          # a part of it
     python benchmarks/tables.py --rows 3000 --out /tmp/small         # smaller, elsewhere
     python benchmarks/tables.py --report                             # a table of the records

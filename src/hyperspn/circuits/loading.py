@@ -121,9 +121,9 @@ def _weights_and_centers(tensors: dict[str, Tensor]) -> tuple[Tensor, Tensor | N
     is_sound = weights.ndim == 1 and abs(weights.sum().item() - 1) < 1e-3 and 0 < scale < torch.inf
     numbers = [weights, *([] if centers is None else [centers])]
     if tensors or not is_sound or not {tensor.dtype for tensor in numbers} <= {torch.float32, torch.float64}:
-        raise ValueError("weights or a scale that are none")
+        raise ValueError("expected weights that sum to 1 and a scale above 0")
     if centers is not None and not centers.isfinite().all():
-        raise ValueError("centers that are none")
+        raise ValueError("expected finite centers")
     return weights, centers, scale
 
 

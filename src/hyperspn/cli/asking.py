@@ -66,7 +66,7 @@ def sample(
     given: Given = "",
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="A file .csv, .tsv, .parquet, .feather, .jsonl or .npy, or .png for images."),
+        typer.Option("--out", "-o", help="A .csv, .tsv, .parquet, .feather, .jsonl or .npy file, or .png for images."),
     ] = None,
     excel_safe: ExcelSafe = False,
     image: Image = "",
@@ -112,10 +112,11 @@ def impute(
     run: Run,
     table: Annotated[str, typer.Argument(help="A table with holes and columns of the model, or - for standard input.")],
     draws: Annotated[
-        int | None, typer.Option(help="Fill each hole by that many draws, numbered in a column .imputation.", min=1)
+        int | None, typer.Option(help="Fill each hole with this many draws, numbered in a column .imputation.", min=1)
     ] = None,
     interval: Annotated[
-        float | None, typer.Option(help="Add the bounds that hold a filled number with so many percent, like 90.")
+        float | None,
+        typer.Option(help="Add bounds that contain the true number with this probability in percent, like 90."),
     ] = None,
     out: Out = None,
     excel_safe: ExcelSafe = False,

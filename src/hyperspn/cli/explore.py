@@ -28,7 +28,8 @@ app = typer.Typer()
 def explore(
     run: Run,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The page, a file .html; else named like the run, right here.")
+        Path | None,
+        typer.Option("--out", "-o", help="The page, an .html file (default: named like the run, in this folder)."),
     ] = None,
     show: OpenPage = False,
     with_rows: Annotated[
@@ -38,7 +39,7 @@ def explore(
     serve: Annotated[
         bool, typer.Option("--serve", help="Serve the page on this machine, with the native engine behind it.")
     ] = False,
-    port: Annotated[int, typer.Option(help="The port to serve at; else a free one.", min=0, max=65535)] = 0,
+    port: Annotated[int, typer.Option(help="The port to serve at (default: a free one).", min=0, max=65535)] = 0,
     data_dir: DataDir = None,
 ) -> None:
     """Make one page that opens in any browser: every column, and how it changes with what you say is known.

@@ -47,15 +47,16 @@ Seed = Annotated[int, typer.Option(help="Determines everything that is random.",
 Given = Annotated[str, typer.Option(help='What is known, like "age=30..40, job=student|retired, hours>50".')]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="A file .csv, .tsv, .parquet, .feather, .jsonl or .npy; else print."),
+    typer.Option("--out", "-o", help="A .csv, .tsv, .parquet, .feather, .jsonl or .npy file (default: print)."),
 ]
 OpenPage = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
 ExcelSafe = Annotated[
     bool, typer.Option("--excel-safe", help="Put a ' before cells of text that a spreadsheet would run as a formula.")
 ]
-Image = Annotated[str, typer.Option(help="Height, width and channels of images, like 32,32,3; else square.")]
+Image = Annotated[str, typer.Option(help="Height, width and channels of images, like 32,32,3 (default: square).")]
 DataDir = Annotated[
-    str | None, typer.Option(help="Folder of the benchmark data; else HYPERSPN_DATA.", rich_help_panel=EXPERT_PANEL)
+    str | None,
+    typer.Option(help="Folder of the benchmark data (default: HYPERSPN_DATA).", rich_help_panel=EXPERT_PANEL),
 ]
 Drop = Annotated[
     list[str] | None,
@@ -71,7 +72,7 @@ Kind = Annotated[
 Bounds = Annotated[
     list[str] | None,
     typer.Option(
-        help="The smallest and the largest possible number, like age=0.. or share=0..1; several times.",
+        help="The smallest and the largest possible number, like age=0.. or share=0..1; may be given several times.",
         rich_help_panel=COLUMNS_PANEL,
     ),
 ]

@@ -22,7 +22,7 @@ app = typer.Typer()
 def report(
     run: Run,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A .html file; else report.html in the folder.")
+        Path | None, typer.Option("--out", "-o", help="An .html file (default: report.html in the folder).")
     ] = None,
     show: OpenPage = False,
     seed: Seed = 0,

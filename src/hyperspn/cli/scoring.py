@@ -26,13 +26,15 @@ Question = Enum("Question", {name: name for name in QUESTIONS}, type=str)  # typ
 def score(
     run: Run,
     rows: Annotated[str, typer.Argument(help="A Parquet, CSV or TSV file, a folder of them, or a pattern.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the answers; the same again resumes.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder for the answers. Run the same command again to resume.")
+    ],
     question: Annotated[Question, typer.Option(help="What to ask of each row.")] = Question.likelihood,  # type: ignore[attr-defined]
     of: Annotated[str | None, typer.Option(help="The column whose probabilities are asked for.")] = None,
     keep: Annotated[
         list[str] | None, typer.Option(help="A column to keep beside the answers; may be given several times.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="The number of processes; else one per core.", min=1)] = None,
+    workers: Annotated[int | None, typer.Option(help="The number of processes (default: one per core).", min=1)] = None,
     missing_values: MissingValues = None,
     as_json: Json = False,
 ) -> None:

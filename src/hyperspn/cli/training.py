@@ -74,17 +74,21 @@ def train(
         str,
         typer.Argument(help="A table (.csv, .parquet ...; - for standard input), a folder of tables, or a data set."),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the model; the same again resumes.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder for the model. Run the same command again to resume.")
+    ],
     model: Annotated[ModelName, typer.Option(help="HyperSPN (default) or plain SPN.")] = ModelName.hyperspn,
     recipe: Annotated[
-        str, typer.Option(help=f"How to build it: {', '.join(RECIPES['hyperspn'])}; or auto: the best of them.")
+        str,
+        typer.Option(help=f"How to build it: {', '.join(RECIPES['hyperspn'])}; or auto: try them and keep the best."),
     ] = "auto",
     valid: Annotated[
         str | None,
-        typer.Option(help="A table with the validation rows; else cut from DATA.", rich_help_panel=COLUMNS_PANEL),
+        typer.Option(help="A table with the validation rows (default: a part of DATA).", rich_help_panel=COLUMNS_PANEL),
     ] = None,
     test: Annotated[
-        str | None, typer.Option(help="A table with the test rows; else cut from DATA.", rich_help_panel=COLUMNS_PANEL)
+        str | None,
+        typer.Option(help="A table with the test rows (default: a part of DATA).", rich_help_panel=COLUMNS_PANEL),
     ] = None,
     weight: Annotated[
         str | None, typer.Option(help="A column with the weights of rows.", rich_help_panel=COLUMNS_PANEL)
@@ -95,80 +99,102 @@ def train(
     missing_as_data: MissingAsData = False,
     missing_values: MissingValues = None,
     choose: Annotated[
-        Chooser, typer.Option(help="By what to choose the best model: validation likelihood, or its samples.")
+        Chooser, typer.Option(help="Choose the best model by its validation likelihood or by its samples.")
     ] = Chooser.likelihood,
     quality: Annotated[str, typer.Option(help=f"How much to try: {', '.join(QUALITIES)}.")] = "good",
     minutes: Annotated[
-        float | None, typer.Option(help="Stop after so many minutes with the best so far: not reproducible.")
+        float | None, typer.Option(help="Stop after this many minutes with the best model so far (not reproducible).")
     ] = None,
     ensemble: Annotated[
-        int | None, typer.Option(help="Join so many circuits in one model, in place of the best one alone.")
+        int | None, typer.Option(help="Join this many circuits in one model, instead of the best one alone.")
     ] = None,
     seed: Seed = 0,
     as_json: Json = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show what the model consists of.")] = False,
     data_dir: DataDir = None,
     layer_size: Annotated[
-        int | None, typer.Option(help="Sum nodes per region k; else what suits.", rich_help_panel=EXPERT_PANEL)
+        int | None,
+        typer.Option(help="Sum nodes per region, k (default: chosen for the recipe).", rich_help_panel=EXPERT_PANEL),
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option(help="Number of trees r; else what suits.", rich_help_panel=EXPERT_PANEL)
+        int | None,
+        typer.Option(help="Number of trees, r (default: chosen for the recipe).", rich_help_panel=EXPERT_PANEL),
     ] = None,
     embedding_dim: Annotated[
-        int | None, typer.Option(help="Size of a sector's embedding; else 5.", rich_help_panel=EXPERT_PANEL)
+        int | None, typer.Option(help="Size of a sector's embedding (default: 5).", rich_help_panel=EXPERT_PANEL)
     ] = None,
     features: Annotated[
         int | None,
-        typer.Option(help="Features of a replica, for factored; else what suits.", rich_help_panel=EXPERT_PANEL),
+        typer.Option(
+            help="Features of a tree, for factored weights (default: chosen for the recipe).",
+            rich_help_panel=EXPERT_PANEL,
+        ),
     ] = None,
     hidden: Annotated[
-        str, typer.Option(help="Widths of the network's hidden layers; else what suits.", rich_help_panel=EXPERT_PANEL)
+        str,
+        typer.Option(
+            help="Widths of the network's hidden layers, like 20,20 (default: chosen for the recipe).",
+            rich_help_panel=EXPERT_PANEL,
+        ),
     ] = "",
     rank: Annotated[
-        int | None, typer.Option(help="Of large sectors; else every weight is written.", rich_help_panel=EXPERT_PANEL)
+        int | None,
+        typer.Option(
+            help="Write large sectors as matrices of this rank (default: full rank).", rich_help_panel=EXPERT_PANEL
+        ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Training steps; else 25 passes, within bounds.", rich_help_panel=EXPERT_PANEL)
+        int | None,
+        typer.Option(help="Training steps (default: about 25 passes over the rows).", rich_help_panel=EXPERT_PANEL),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Rows per step; else at most 200.", rich_help_panel=EXPERT_PANEL)
+        int | None, typer.Option(help="Rows per step (default: at most 200).", rich_help_panel=EXPERT_PANEL)
     ] = None,
     evaluate_every: Annotated[
-        int | None, typer.Option(help="Steps between evaluations; else a 20th of all.", rich_help_panel=EXPERT_PANEL)
+        int | None,
+        typer.Option(help="Steps between evaluations (default: a 20th of all steps).", rich_help_panel=EXPERT_PANEL),
     ] = None,
     patience: Annotated[
         int | None,
-        typer.Option(help="Stop after so many evaluations without a better one.", rich_help_panel=EXPERT_PANEL),
+        typer.Option(help="Stop after this many evaluations without improvement.", rich_help_panel=EXPERT_PANEL),
     ] = None,
     optimizer: Annotated[
-        Optimizer, typer.Option(help="How to learn; EM is for --model spn.", rich_help_panel=EXPERT_PANEL)
+        Optimizer, typer.Option(help="Optimizer; EM only with --model spn.", rich_help_panel=EXPERT_PANEL)
     ] = Optimizer.adam,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Of Adam; else what suits.", rich_help_panel=EXPERT_PANEL)
+        float | None,
+        typer.Option(help="Adam: learning rate (default: chosen for the recipe).", rich_help_panel=EXPERT_PANEL),
     ] = None,
     weight_decay: Annotated[
-        float | None, typer.Option(help="Of Adam: the L2 penalty; else what suits.", rich_help_panel=EXPERT_PANEL)
+        float | None,
+        typer.Option(help="Adam: L2 penalty (default: chosen for the recipe).", rich_help_panel=EXPERT_PANEL),
     ] = None,
     annealing: Annotated[
-        bool | None, typer.Option(help="Of Adam: whether the learning rate falls to 0.", rich_help_panel=EXPERT_PANEL)
+        bool | None, typer.Option(help="Adam: let the learning rate fall to 0.", rich_help_panel=EXPERT_PANEL)
     ] = None,
     averaging: Annotated[
         float | None,
-        typer.Option(help="Of Adam: try averages of parameters too, like 0.999.", rich_help_panel=EXPERT_PANEL),
+        typer.Option(
+            help="Adam: also try a running average of the parameters, like 0.999.", rich_help_panel=EXPERT_PANEL
+        ),
     ] = None,
     step_size: Annotated[
         float | None,
-        typer.Option(help="Of EM: how far to go towards a batch's optimum.", rich_help_panel=EXPERT_PANEL),
+        typer.Option(help="EM: how far a step goes towards the optimum of its batch.", rich_help_panel=EXPERT_PANEL),
     ] = None,
     pseudocount: Annotated[
         float | None,
-        typer.Option(help="Of EM: rows' worth of uniform flow for each sum.", rich_help_panel=EXPERT_PANEL),
+        typer.Option(help="EM: rows to add to the counts of each sum, spread evenly.", rich_help_panel=EXPERT_PANEL),
     ] = None,
     dropout: Annotated[
-        float, typer.Option(help="Probability of an edge of a sum to be dropped.", rich_help_panel=EXPERT_PANEL)
+        float,
+        typer.Option(help="Probability that an edge of a sum is dropped in a step.", rich_help_panel=EXPERT_PANEL),
     ] = 0.0,
     softening: Annotated[
-        float, typer.Option(help="Part of a category that counts for all alike.", rich_help_panel=EXPERT_PANEL)
+        float,
+        typer.Option(
+            help="Share of each training value that is spread over all categories.", rich_help_panel=EXPERT_PANEL
+        ),
     ] = 0.0,
     structure: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
