@@ -67,6 +67,12 @@ export class Hats {
     return Math.log(this.mass(j, low, high));
   }
 
+  /** The first and the last hat of which something is between two scores. */
+  near(low, high) {
+    const [from, to] = [low, high].map((z) => Math.min(Math.max((z + REACH) / this.step, 0), this.count - 1));
+    return [Math.floor(from), Math.ceil(to)];
+  }
+
   mass(j, low, high) {
     if (!(low < high)) return 0;
     if (low + high > 0) return this.mass(this.count - 1 - j, -high, -low); // small masses on the left are exact

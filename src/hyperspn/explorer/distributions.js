@@ -2,7 +2,7 @@
 
 import { inverseLogCdf } from "./normal.js";
 
-const QUANTILE_BINS = 20, STEPS = 100, HALVINGS = 50;
+const QUANTILE_BINS = 20, HALVINGS = 50;
 const NEGLIGIBLE = 1e-14;
 
 /** The values of a column, told apart for mutual information: codes, or quantile bins, point masses and "missing". */
@@ -106,29 +106,6 @@ function cumulative(column, posterior, known) {
     for (const { point, weight } of points) if (point <= x) sum += weight;
     return sum / total;
   };
-}
-
-/** The mean of a column of numbers, of what was recorded. */
-export function meanOf(column, posterior, known = null) {
-  if (known) {
-    const levels = Array.from({ length: STEPS }, (_, i) => (i + 0.5) / STEPS);
-    return quantilesOf(column, levels, posterior, known).reduce((a, b) => a + b, 0) / STEPS;
-  }
-  column.memberMeans ??= memberMeans(column);
-  let sum = 0, total = 0;
-  column.memberMeans.forEach((mean, j) => {
-    sum += posterior[j] * mean;
-    total += posterior[j];
-  });
-  return sum / total;
-}
-
-/** The mean of each leaf distribution but "missing", as averages over equal steps of probability. */
-function memberMeans({ scale, bank }) {
-  const levels = Array.from({ length: STEPS }, (_, i) => (i + 0.5) / STEPS);
-  const means = Array.from({ length: bank.count }, (_, j) =>
-    levels.reduce((sum, level) => sum + scale.value(bank.quantile(j, -Infinity, Infinity, level)), 0) / STEPS);
-  return [...means, ...scale.points];
 }
 
 /** Mutual information in bits, of joint probabilities in rows. */

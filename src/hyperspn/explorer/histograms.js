@@ -8,7 +8,9 @@ class NumberCard extends Card {
   }
 
   placeholder() {
-    return this.column.kind === "date" ? "a date, or from..to" : "30..40, >50, or !=0";
+    const { column, app } = this, [low, high] = quantilesOf(column, [0.25, 0.75], app.prior[app.names.indexOf(column.name)]).map((x) => column.write(x));
+    const text = `${low}..${high} or >${high}`;
+    return text.length > LONGEST ? `${low} or >${high}` : text;
   }
 
   /** The point masses that have rows of their own, and "missing". */

@@ -135,7 +135,7 @@ class App {
     const { header } = this, on = (id, type, act) => document.getElementById(id).addEventListener(type, act);
     document.title = `${header.title} · explorer`;
     document.getElementById("title").textContent = header.title;
-    document.getElementById("size").textContent = `${header.rows === null ? "" : `${header.rows.toLocaleString("en")} rows, `}${this.names.length} columns`;
+    document.getElementById("size").textContent = `${this.names.length} columns${header.rows === null ? "" : `, learned from ${header.rows.toLocaleString("en")} rows`}`;
     on("undo", "click", () => this.state.undo());
     on("redo", "click", () => this.state.redo());
     on("command", "click", () => openCommand(this));
@@ -145,6 +145,7 @@ class App {
     on("search", "input", ({ target }) => { this.search = target.value; this.arrange(); });
     on("sort", "change", ({ target }) => this.state.set({ ...this.state.current, sort: target.value }));
     addEventListener("keydown", (event) => this.press(event));
+    addEventListener("beforeprint", () => this.cards.forEach((card) => this.bring(card)));
   }
 
   press(event) {
