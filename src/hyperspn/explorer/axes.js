@@ -59,7 +59,7 @@ function ticksOf(column, edges, place, isLong) {
 }
 
 function linearTicks(low, high) {
-  const step = niceStep((high - low) / 5), first = Math.ceil(low / step);
+  const step = niceStep((high - low) / 6), first = Math.ceil(low / step);
   return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => (first + i) * step);
 }
 

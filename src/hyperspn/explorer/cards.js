@@ -154,6 +154,7 @@ class CategoryCard extends Card {
   setMore(isOpen) {
     this.isOpen = isOpen;
     this.list.replaceChildren(...(isOpen ? this.ordered : this.ordered.slice(0, TOP)));
+    if (this.top) this.showBars();
     this.more.textContent = isOpen ? "fewer" : `${this.column.width - TOP} more`;
     this.more.setAttribute("aria-expanded", String(isOpen));
     this.ordered.forEach((row, i) => (row.tabIndex = i === 0 ? 0 : -1));
@@ -168,10 +169,16 @@ class CategoryCard extends Card {
   show() {
     const { column, app, event } = this, v = app.names.indexOf(column.name);
     const before = app.prior[v], now = app.posterior?.[v] ?? before.map(() => 0);
-    const top = roof(Math.max(...before, ...now));
-    this.rows.forEach((row, code) => row.show(now[code], before[code], top, markOf(event, column.part(code))));
+    Object.assign(this, { before, now, top: roof(Math.max(...before, ...now)) });
+    this.showBars();
     const best = now.reduce((most, p, code) => (p > now[most] ? code : most), 0);
-    this.summary = app.posterior && this.ordered[0] !== this.rows[best] ? `most probable: ${column.labels[best]}` : "";
+    this.summary = app.posterior && !event && this.ordered[0] !== this.rows[best] ? `most probable: ${column.labels[best]}` : "";
+  }
+
+  /** Draws the bars that are in the list. */
+  showBars() {
+    const { event, column, now, before, top } = this;
+    this.rows.forEach((row, code) => row.parentNode && row.show(now[code], before[code], top, markOf(event, column.part(code))));
   }
 }
 

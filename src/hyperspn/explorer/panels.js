@@ -128,7 +128,7 @@ async function openDependence(app) {
   const order = clustered(values.map((row) => row.map((value) => (Number.isFinite(value) ? value : 0))));
   const names = order.map((i) => app.names[chosen[i]]), sorted = order.map((i) => order.map((j) => values[i][j]));
   note.textContent = `Mutual information in bits${evidence.length ? ", given what is known" : ""}. Choose a cell to see the two columns together.${few}`;
-  place.replaceChildren(heatTable("mutual information of columns", names, names, sorted, (value) => value.toFixed(2), (i, j) => i !== j && openJoint(app, chosen[order[i]], chosen[order[j]])));
+  place.replaceChildren(heatTable("mutual information of columns", names, names, sorted, (value) => (value < 0.005 ? "0" : value.toFixed(2)), (i, j) => i !== j && openJoint(app, chosen[order[i]], chosen[order[j]])));
 }
 
 /** The joint distribution of two columns given the evidence. */
