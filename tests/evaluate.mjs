@@ -6,7 +6,8 @@ import { pathToFileURL } from "node:url";
 const [folder, questions] = process.argv.slice(2);
 const load = (name) => import(pathToFileURL(`${folder}/${name}`));
 const { LocalEngine, Model, columnsOf, unpack } = await load("evaluator.js");
-const { meanOf, quantilesOf } = await load("distributions.js");
+const { quantilesOf } = await load("distributions.js");
+const { momentsOf } = await load("moments.js");
 const { parseEvidence, writeEvidence } = await load("events.js");
 
 async function answer(model, { given, levels }) {
@@ -14,7 +15,7 @@ async function answer(model, { given, levels }) {
   const { logP, posterior, isProbability } = await model.infer(evidence);
   const numbers = posterior && model.columns.map((column, v) => (column.isNumeric ? {
     quantiles: quantilesOf(column, levels, posterior[v], known[v]),
-    mean: known[v] ? null : meanOf(column, posterior[v]),
+    ...(known[v] ? {} : momentsOf(column, posterior[v])),
   } : null));
   const plain = posterior && posterior.map((values) => [...values]);
   return { logP, isProbability, posterior: plain, numbers, again: writeEvidence(evidence) };

@@ -101,15 +101,28 @@ def mean_and_std(
     circuit: Circuit, variable: int, posterior: Tensor, within: ArrayLike | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Mean and standard deviation of one variable in each row, within intervals if they are known: two of (rows,)."""
+    center, whole, first, second = _moments(circuit, variable, within)
+    weights = posterior.double().numpy() * (whole > 0)
+    total = weights.sum(1)
+    mean = weights @ first / total
+    return center + mean, np.sqrt(np.maximum(weights @ second / total - mean**2, 0.0))
+
+
+def _moments(
+    circuit: Circuit, variable: int, within: ArrayLike | None
+) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+    """A center; under each leaf distribution the mass of numbers within intervals, E(x - center) and E(x - center)^2: (l,)."""
+    family = circuit.leaves.families[variable]
+    if within is None and getattr(family, "scale", None) is None:
+        mean, variance = family.moments(circuit.leaves.parameters_of(variable).detach().double())
+        first = mean[0].numpy()
+        return 0.0, np.ones_like(first), first, variance[0].numpy() + first**2
     parts = pieces(circuit, variable, within)
     finite = np.isfinite(parts.values)
     masses, values = parts.masses[:, finite], parts.values[finite]
-    whole = masses.sum(1)  # (l,)
-    weights = posterior.double().numpy() * (whole > 0)
-    first, second = (masses @ values**power / np.where(whole > 0, whole, 1) for power in (1, 2))
-    total = weights.sum(1)
-    mean = weights @ first / total
-    return mean, np.sqrt(np.maximum(weights @ second / total - mean**2, 0.0))
+    center, whole = float(values[len(values) // 2]), masses.sum(1)
+    first, second = (masses @ (values - center) ** power / np.where(whole > 0, whole, 1) for power in (1, 2))
+    return center, whole, first, second
 
 
 def unit_of(circuit: Circuit, variable: int) -> float:

@@ -2,7 +2,7 @@
 
 import { rangeLabel, snap } from "./distributions.js";
 
-const BINS = 30, HEAVY = 25;
+const BINS = 30, HEAVY = 25, FITTING = 36; // characters below an axis
 
 /** The axis of a column of numbers: bins of equal width, on a linear scale, or where tails are long on that of asinh. */
 export function axisOf(column) {
@@ -49,8 +49,9 @@ function niceStep(x, isWhole = false) {
 function ticksOf(column, edges, place, isLong) {
   const low = edges[0], high = edges.at(-1);
   if (column.kind === "date") {
-    const days = [0, 1 / 3, 2 / 3, 1].map((part) => Math.round(low + part * (high - low)));
-    return days.map((x) => ({ at: place(x), text: column.write(x) }));
+    const count = Math.min(Math.max(Math.floor(FITTING / column.write(low).length), 2), 4);
+    const dates = Array.from({ length: count }, (_, i) => Math.round(low + (i / (count - 1)) * (high - low)));
+    return dates.map((x) => ({ at: place(x), text: column.write(x) }));
   }
   const candidates = isLong ? longTicks(low, high) : linearTicks(low, high);
   const shown = candidates.map((x) => ({ at: place(x), text: short(x) }));
@@ -58,7 +59,7 @@ function ticksOf(column, edges, place, isLong) {
 }
 
 function linearTicks(low, high) {
-  const step = niceStep((high - low) / 4), first = Math.ceil(low / step);
+  const step = niceStep((high - low) / 6), first = Math.ceil(low / step);
   return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => (first + i) * step);
 }
 

@@ -16,9 +16,18 @@ export class Normals {
     return logIntervalMass(this.standard(j, low), this.standard(j, high));
   }
 
+  mass(j, low, high) {
+    return Math.exp(this.logMass(j, low, high));
+  }
+
   /** The mass below z. */
   below(j, z) {
     return normalCdf(this.standard(j, z));
+  }
+
+  /** The first and the last of which something is between two scores: all. */
+  near() {
+    return [0, this.count - 1];
   }
 
   /** The score in an interval below which there is this share of its mass. */
@@ -65,6 +74,12 @@ export class Hats {
 
   logMass(j, low, high) {
     return Math.log(this.mass(j, low, high));
+  }
+
+  /** The first and the last hat of which something is between two scores. */
+  near(low, high) {
+    const [from, to] = [low, high].map((z) => Math.min(Math.max((z + REACH) / this.step, 0), this.count - 1));
+    return [Math.floor(from), Math.ceil(to)];
   }
 
   mass(j, low, high) {

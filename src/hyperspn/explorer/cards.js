@@ -1,6 +1,6 @@
 // Cards: a monitor for every column. The prior is an outline, the posterior is filled.
 
-const TOP = 8, MOST_POINTS = 3, POINT_SHOWN = 0.03;
+const TOP = 8, MOST_POINTS = 3, POINT_SHOWN = 0.03, LONGEST = 34;
 const QUARTILES = [0.25, 0.5, 0.75];
 
 /** A row with a bar that can be clicked: a category, a point mass, or "missing". */
@@ -127,7 +127,8 @@ class CategoryCard extends Card {
   }
 
   placeholder() {
-    return this.column.labels.length > 1 ? "a|b or !=a" : "";
+    const [first, second] = this.column.labels, text = `${first}|${second} or !=${first}`;
+    return second === undefined || text.length > LONGEST ? "a|b or !=a" : text;
   }
 
   drawBody() {
@@ -138,10 +139,10 @@ class CategoryCard extends Card {
     this.more = h("button", { class: "more", type: "button", onclick: () => this.setMore(!this.isOpen) });
     this.body.append(this.list, ...(column.width > TOP ? [this.more] : []));
     roving(this.list, ".bar");
-    this.order("probability");
+    this.order(column.numbers && column.width <= TOP ? "name" : "probability");
   }
 
-  /** Bars by their probability without evidence, or by name; that never changes under the reader's eyes. */
+  /** Bars by their probability without evidence, or as they are; that never changes under the reader's eyes. */
   order(by) {
     this.by = by;
     const { column, app } = this, prior = app.prior[app.names.indexOf(column.name)], codes = column.labels.map((_, code) => code);
@@ -153,6 +154,7 @@ class CategoryCard extends Card {
   setMore(isOpen) {
     this.isOpen = isOpen;
     this.list.replaceChildren(...(isOpen ? this.ordered : this.ordered.slice(0, TOP)));
+    if (this.top) this.showBars();
     this.more.textContent = isOpen ? "fewer" : `${this.column.width - TOP} more`;
     this.more.setAttribute("aria-expanded", String(isOpen));
     this.ordered.forEach((row, i) => (row.tabIndex = i === 0 ? 0 : -1));
@@ -167,10 +169,16 @@ class CategoryCard extends Card {
   show() {
     const { column, app, event } = this, v = app.names.indexOf(column.name);
     const before = app.prior[v], now = app.posterior?.[v] ?? before.map(() => 0);
-    const top = roof(Math.max(...before, ...now));
-    this.rows.forEach((row, code) => row.show(now[code], before[code], top, markOf(event, column.part(code))));
+    Object.assign(this, { before, now, top: roof(Math.max(...before, ...now)) });
+    this.showBars();
     const best = now.reduce((most, p, code) => (p > now[most] ? code : most), 0);
-    this.summary = app.posterior ? `most probable: ${column.labels[best]}` : "";
+    this.summary = app.posterior && !event && this.ordered[0] !== this.rows[best] ? `most probable: ${column.labels[best]}` : "";
+  }
+
+  /** Draws the bars that are in the list. */
+  showBars() {
+    const { event, column, now, before, top } = this;
+    this.rows.forEach((row, code) => row.parentNode && row.show(now[code], before[code], top, markOf(event, column.part(code))));
   }
 }
 

@@ -67,7 +67,7 @@ def heat_map(names: Sequence[str], values: FloatArray, most: float) -> str:
     """Values of pairs of columns, (columns, columns), as squares; what is on the diagonal does not count."""
     count = len(names)
     has_names = count <= MOST_NAMED
-    room = 96 if has_names else 0
+    room = 112 if has_names else 0
     size = (360 - room) / count
     parts = []
     for i, first in enumerate(names):

@@ -138,6 +138,7 @@ export class Circuit {
       region.sums = new Float64Array(region.rows); // scaled alike
       region.out = new Float64Array(region.rows); // logarithms
       region.flow = new Float64Array(region.rows);
+      region.passed = new Float64Array(region.columns); // what flows on to the inputs
     }
     this.mixture = Float64Array.from(parameters.mixture);
     normalizeRows(this.mixture, 1, this.mixture.length);
@@ -168,15 +169,10 @@ export class Circuit {
     for (const region of this.regions) region.flow.fill(0);
     this.roots.forEach((root, r) => (root.flow[0] = this.mixture[r] * Math.exp(root.out[0] - logP)));
     for (let index = this.regions.length - 1; index >= 0; index--) {
-      const region = this.regions[index];
-      if (region.children === null) share(region, posterior[region.variable]);
-      else {
-        const flows = share(region, new Float64Array(region.columns));
-        for (const child of region.children) {
-          const target = this.regions[child].flow;
-          for (let j = 0; j < flows.length; j++) target[j] += flows[j];
-        }
-      }
+      const region = this.regions[index], { passed } = region;
+      passOn(region);
+      if (region.children === null) add(posterior[region.variable], passed);
+      else for (const child of region.children) add(this.regions[child].flow, passed);
     }
     return posterior;
   }
@@ -246,25 +242,49 @@ function upInner(region, regions) {
   sumUp(region, most);
 }
 
+/** sum_j w_oj in_j for all o: four at a time, which do not wait for each other. */
 function sumUp({ weights, inputs, sums, out, rows, columns }, most) {
-  for (let o = 0, at = 0; o < rows; o++) {
-    let sum = 0;
-    for (let j = 0; j < columns; j++, at++) sum += weights[at] * inputs[j];
-    sums[o] = sum;
-    out[o] = most === -Infinity ? most : most + Math.log(sum);
+  let o = 0;
+  for (; o + 4 <= rows; o += 4) {
+    const first = o * columns, second = first + columns, third = second + columns, fourth = third + columns;
+    let a = 0, b = 0, c = 0, d = 0;
+    for (let j = 0; j < columns; j++) {
+      const input = inputs[j];
+      a += weights[first + j] * input;
+      b += weights[second + j] * input;
+      c += weights[third + j] * input;
+      d += weights[fourth + j] * input;
+    }
+    sums[o] = a, sums[o + 1] = b, sums[o + 2] = c, sums[o + 3] = d;
   }
+  for (; o < rows; o++) {
+    let sum = 0;
+    for (let j = 0, at = o * columns; j < columns; j++, at++) sum += weights[at] * inputs[j];
+    sums[o] = sum;
+  }
+  for (o = 0; o < rows; o++) out[o] = most === -Infinity ? most : most + Math.log(sums[o]);
 }
 
-/** Adds to the flows of a region's inputs what its sums pass on: in_j sum_o w_oj flow_o / sum_o. */
-function share({ weights, inputs, sums, flow, rows, columns }, target) {
-  const passed = new Float64Array(columns);
-  for (let o = 0, at = 0; o < rows; o++) {
-    const part = sums[o] > 0 ? flow[o] / sums[o] : 0;
-    if (part === 0) at += columns;
-    else for (let j = 0; j < columns; j++, at++) passed[j] += part * weights[at];
+/** What the sums of a region pass on to its inputs: in_j sum_o w_oj flow_o / sum_o. */
+function passOn({ weights, inputs, sums, flow, passed, rows, columns }) {
+  const part = (o) => (sums[o] > 0 ? flow[o] / sums[o] : 0);
+  let o = 0;
+  passed.fill(0);
+  for (; o + 4 <= rows; o += 4) {
+    const a = part(o), b = part(o + 1), c = part(o + 2), d = part(o + 3);
+    const first = o * columns, second = first + columns, third = second + columns, fourth = third + columns;
+    if (a === 0 && b === 0 && c === 0 && d === 0) continue;
+    for (let j = 0; j < columns; j++) passed[j] += a * weights[first + j] + b * weights[second + j] + c * weights[third + j] + d * weights[fourth + j];
   }
-  for (let j = 0; j < columns; j++) target[j] += inputs[j] * passed[j];
-  return target;
+  for (; o < rows; o++) {
+    const a = part(o);
+    for (let j = 0, at = o * columns; j < columns; j++, at++) passed[j] += a * weights[at];
+  }
+  for (let j = 0; j < columns; j++) passed[j] *= inputs[j];
+}
+
+function add(target, values) {
+  for (let j = 0; j < values.length; j++) target[j] += values[j];
 }
 
 export function logSum(logs) {

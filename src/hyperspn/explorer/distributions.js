@@ -2,7 +2,7 @@
 
 import { inverseLogCdf } from "./normal.js";
 
-const QUANTILE_BINS = 20, STEPS = 100, HALVINGS = 50;
+const QUANTILE_BINS = 20, HALVINGS = 60, FARTHEST = 8;
 const NEGLIGIBLE = 1e-14;
 
 /** The values of a column, told apart for mutual information: codes, or quantile bins, point masses and "missing". */
@@ -53,11 +53,17 @@ export function rangeLabel(column, low, high) {
  * Where nothing is known the masses of the pieces are computed once, (pieces, l).
  */
 export function massesOf(column, pieces, posterior, known = null) {
-  if (!column.isNumeric) return Array.from(pieces, ({ known: { weights } }) => weights.reduce((sum, w, j) => sum + w * posterior[j], 0));
+  if (!column.isNumeric) return pieces.map(({ known: { weights } }) => dot(weights, posterior));
   if (known?.value !== undefined) return pieces.map(({ known: { intervals } }) => Number(intervals.some(([a, b]) => a <= known.value && known.value < b)));
   if (!known) pieces.masses ??= pieces.map((piece) => column.logMasses(piece.known.intervals).map(Math.exp));
   const masses = known ? massesWithin(column, pieces, known) : pieces.masses;
-  return masses.map((row) => row.reduce((sum, mass, j) => sum + mass * posterior[j], 0));
+  return masses.map((row) => dot(row, posterior));
+}
+
+function dot(a, b) {
+  let sum = 0;
+  for (let j = 0; j < a.length; j++) sum += a[j] * b[j];
+  return sum;
 }
 
 function massesWithin(column, pieces, known) {
@@ -68,67 +74,50 @@ function massesWithin(column, pieces, known) {
   });
 }
 
-/** Quantiles of a column of numbers, of what was recorded; as recorded. */
+/**
+ * Quantiles of a column of numbers, of what was recorded; as recorded.
+ *
+ * P(X <= x) jumps at point masses, and between them it is P(score <= z) of the other leaf distributions and those below.
+ */
 export function quantilesOf(column, levels, posterior, known = null) {
   if (known?.value !== undefined) return levels.map(() => known.value);
-  const level = cumulative(column, posterior, known), { scale } = column;
-  const ends = [Math.min(scale.value(-8), ...scale.points), Math.max(scale.value(8), ...scale.points)];
-  return levels.map((target) => {
-    let [low, high] = ends;
-    for (let step = 0; step < HALVINGS; step++) {
-      const middle = 0.5 * (low + high);
-      if (level(middle) >= target) high = middle;
-      else low = middle;
+  const { scale, members } = column, below = scoreBelow(column, posterior, known);
+  column.cachedPoints ??= scale.points.map((point, i) => ({ point, member: members + i, score: scale.score(point) })).sort((a, b) => a.point - b.point);
+  const points = column.cachedPoints.map(({ point, member, score }) => ({ point, weight: posterior[member], before: below(score) }));
+  const total = points.reduce((sum, { weight }) => sum + weight, below(Infinity));
+  return levels.map((level) => {
+    let left = level * total;
+    for (const { point, weight, before } of points) {
+      if (before >= left) break;
+      if (before + weight >= left) return scale.round(point);
+      left -= weight;
     }
-    return scale.round(high);
+    return scale.round(scale.value(scoreAt(below, left)));
   });
 }
 
-/** The distribution function, without what is missing. */
-function cumulative(column, posterior, known) {
-  const { scale, members, bank } = column;
-  const intervals = (known?.intervals ?? [[-Infinity, Infinity]]).map((pair) => pair.map((x) => scale.score(x)));
-  const massBelow = (j, z) => known
-    ? intervals.reduce((sum, [a, b]) => sum + Math.exp(bank.logMass(j, a, Math.min(b, z))), 0) : bank.below(j, z);
-  const used = [];
-  let total = 0;
-  for (let j = 0; j < members; j++) {
-    if (posterior[j] < NEGLIGIBLE) continue;
-    used.push({ j, weight: posterior[j] / massBelow(j, Infinity) });
-    total += posterior[j];
-  }
-  const points = scale.points.map((point, i) => ({ point, weight: posterior[members + i] }));
-  for (const { weight } of points) total += weight;
-  return (x) => {
-    const z = scale.score(x);
-    let sum = 0;
-    for (const { j, weight } of used) sum += weight * massBelow(j, z);
-    for (const { point, weight } of points) if (point <= x) sum += weight;
-    return sum / total;
+/** The probability that the score is at most z, as a function of z, without point masses and what is missing. */
+function scoreBelow({ scale, members, bank }, posterior, known) {
+  const intervals = known && known.intervals.map((pair) => pair.map((x) => scale.score(x))), sums = new Float64Array(members + 1);
+  const within = (j, z) => intervals.reduce((sum, [low, high]) => sum + bank.mass(j, low, Math.min(high, z)), 0);
+  const share = known ? (j, z) => within(j, z) / within(j, Infinity) : (j, z) => bank.below(j, z);
+  for (let j = 0; j < members; j++) sums[j + 1] = sums[j] + posterior[j];
+  return (z) => {
+    const [from, to] = bank.near(z, z);
+    let sum = sums[from];
+    for (let j = from; j <= to; j++) if (posterior[j] > NEGLIGIBLE) sum += posterior[j] * share(j, z);
+    return sum;
   };
 }
 
-/** The mean of a column of numbers, of what was recorded. */
-export function meanOf(column, posterior, known = null) {
-  if (known) {
-    const levels = Array.from({ length: STEPS }, (_, i) => (i + 0.5) / STEPS);
-    return quantilesOf(column, levels, posterior, known).reduce((a, b) => a + b, 0) / STEPS;
+function scoreAt(below, level) {
+  let low = -FARTHEST, high = FARTHEST;
+  for (let step = 0; step < HALVINGS; step++) {
+    const middle = 0.5 * (low + high);
+    if (below(middle) >= level) high = middle;
+    else low = middle;
   }
-  column.memberMeans ??= memberMeans(column);
-  let sum = 0, total = 0;
-  column.memberMeans.forEach((mean, j) => {
-    sum += posterior[j] * mean;
-    total += posterior[j];
-  });
-  return sum / total;
-}
-
-/** The mean of each leaf distribution but "missing", as averages over equal steps of probability. */
-function memberMeans({ scale, bank }) {
-  const levels = Array.from({ length: STEPS }, (_, i) => (i + 0.5) / STEPS);
-  const means = Array.from({ length: bank.count }, (_, j) =>
-    levels.reduce((sum, level) => sum + scale.value(bank.quantile(j, -Infinity, Infinity, level)), 0) / STEPS);
-  return [...means, ...scale.points];
+  return high;
 }
 
 /** Mutual information in bits, of joint probabilities in rows. */

@@ -21,7 +21,7 @@ function percent(p) {
   if (p > 1 - 1e-12) return "100 %";
   if (value < 0.01) return "< 0.01 %";
   if (value > 99.99) return "> 99.99 %";
-  return `${value.toFixed(value < 1 || value > 99 ? 2 : 1).replace(/\.0+$/, "")} %`;
+  return `${value.toFixed(value < 1 || value > 99 ? 2 : 1)} %`;
 }
 
 /** A number of rows. */

@@ -2,8 +2,9 @@
 
 import { Circuit } from "./circuit.js";
 import { makeColumn } from "./columns.js";
-import { massesOf, meanOf, mutualInformation, piecesOf } from "./distributions.js";
+import { massesOf, mutualInformation, piecesOf } from "./distributions.js";
 import { parseEvent } from "./events.js";
+import { momentsOf } from "./moments.js";
 
 const TYPES = { f4: Float32Array, f8: Float64Array, u1: Uint8Array, i2: Int16Array, i4: Int32Array };
 
@@ -172,16 +173,18 @@ export class Model {
   /**
    * What each piece of evidence, in its order, adds to the log-odds of a category of the target, in bits, or to its mean.
    *
-   * Returns the values without evidence and after each piece; those of the target itself are left out.
+   * Returns the values without evidence and after each piece, and of numbers the standard deviation in the end; pieces of the
+   * target itself are left out.
    */
   async explain(evidence, target, code = null) {
-    const column = this.columns[target], pieces = evidence.filter(([name]) => name !== column.name);
-    const values = [];
+    const column = this.columns[target], pieces = evidence.filter(([name]) => name !== column.name), values = [];
+    let std = null;
     for (let count = 0; count <= pieces.length; count++) {
-      const { posterior } = await this.infer(pieces.slice(0, count));
-      values.push(posterior === null ? NaN : column.isNumeric ? meanOf(column, posterior[target]) : logOdds(posterior[target][code]));
+      const { posterior } = await this.infer(pieces.slice(0, count)), moments = posterior && column.isNumeric ? momentsOf(column, posterior[target]) : null;
+      values.push(moments ? moments.mean : posterior ? logOdds(posterior[target][code]) : NaN);
+      std = moments && moments.std;
     }
-    return { names: pieces.map(([name]) => name), values };
+    return { names: pieces.map(([name]) => name), values, std };
   }
 
   /** Rows drawn under evidence, as text. */

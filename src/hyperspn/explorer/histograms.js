@@ -1,6 +1,6 @@
 // Histograms: cards of columns of numbers and dates.
 
-const HIGH = 100, WIDE = 300;
+const HIGH = 100, WIDE = 300, TALLEST = 3, CLEARLY = 0.1;
 
 class NumberCard extends Card {
   bodyHeight() {
@@ -8,7 +8,9 @@ class NumberCard extends Card {
   }
 
   placeholder() {
-    return this.column.kind === "date" ? "a date, or from..to" : "30..40, >50, or !=0";
+    const { column, app } = this, [low, high] = quantilesOf(column, [0.25, 0.75], app.prior[app.names.indexOf(column.name)]).map((x) => column.write(x));
+    const text = `${low}..${high} or >${high}`;
+    return text.length > LONGEST || low === high ? `${low} or >${high}` : text;
   }
 
   /** The point masses that have rows of their own, and "missing". */
@@ -16,8 +18,8 @@ class NumberCard extends Card {
     const { column, app } = this, prior = app.prior[app.names.indexOf(column.name)];
     const all = column.points.map((point, i) => ({ point, member: column.members + i, share: prior[column.members + i] }));
     const frequent = all.filter(({ point, share }) => point !== Infinity && share >= POINT_SHOWN).sort((a, b) => b.share - a.share);
-    const few = frequent.length <= 2 * MOST_POINTS ? frequent.slice(0, MOST_POINTS) : [];
-    return [...few, ...all.filter(({ point }) => point === Infinity)];
+    const told = frequent.length <= 2 * MOST_POINTS ? frequent : frequent.filter(({ share }) => share >= CLEARLY);
+    return [...told.slice(0, MOST_POINTS), ...all.filter(({ point }) => point === Infinity)];
   }
 
   drawBody() {
@@ -125,11 +127,11 @@ class NumberCard extends Card {
     this.prior = app.prior[v];
     this.posterior = app.posterior?.[v] ?? this.prior.map(() => 0);
     const known = app.posterior ? app.known[v] : null;
-    this.before = normalMasses(column, this.axis.bins, this.prior, null);
+    this.before ??= normalMasses(column, this.axis.bins, this.prior, null);
     this.now = app.posterior ? normalMasses(column, this.axis.bins, this.posterior, known) : this.before.map(() => 0);
     const points = column.scale.points.map((_, i) => column.members + i);
-    const most = Math.max(...this.before, ...this.now, ...points.flatMap((i) => [this.prior[i], this.posterior[i]])) || 1;
-    const high = (p) => (HIGH - 4) * (p / most);
+    const bars = Math.max(...this.before, ...this.now), spikes = Math.max(0, ...points.flatMap((i) => [this.prior[i], this.posterior[i]]));
+    const top = Math.max(bars, bars ? Math.min(spikes, TALLEST * bars) : spikes) || 1, high = (p) => (HIGH - 4) * Math.min(p / top, 1);
     this.bars.forEach((bar, i) => {
       const { left, right } = this.axis.bins[i], tall = high(this.now[i]);
       for (const [name, value] of Object.entries({ x: WIDE * left, width: Math.max(WIDE * (right - left) - 0.6, 0.4), y: HIGH - tall, height: tall })) bar.setAttribute(name, value);
@@ -138,6 +140,7 @@ class NumberCard extends Card {
     this.outline.setAttribute("d", `M0,${HIGH}${steps.join("")}L${WIDE},${HIGH}`);
     points.forEach((member, i) => {
       vertical(this.spikes[i], WIDE * this.axis.place(column.scale.points[i]), high(this.posterior[member]));
+      this.spikes[i].classList.toggle("cut", this.posterior[member] > 1.001 * top);
       vertical(this.spikeOutlines[i], WIDE * this.axis.place(column.scale.points[i]), high(this.prior[member]));
     });
     this.rows.forEach((row) => row.show(this.posterior[row.member], this.prior[row.member], 1, markOf(this.event, row.part)));
@@ -151,7 +154,7 @@ class NumberCard extends Card {
       const values = quantilesOf(column, QUARTILES, this.posterior, known);
       values.forEach((x, i) => vertical(this.quartiles[i], WIDE * this.axis.place(x), 7));
       const [low, middle, high] = values.map((x) => column.write(x));
-      this.summary = `median ${middle}, half within ${low} to ${high}`;
+      this.summary = `median ${middle}, half ${low}–${high}`;
     }
     this.slider.setAttribute("aria-valuenow", this.cursor.to);
     this.slider.setAttribute("aria-valuetext", this.summary || "no values");

@@ -1,6 +1,6 @@
 // The page: reads the model, shows a card for every column, and keeps everything in step.
 
-const NOTICED = 0.01, SLOW = 150, FEW = 5;
+const NOTICED = 0.01, SLOW = 150, FEW = 5, MARGIN = 400;
 
 class App {
   constructor(content, session) {
@@ -13,7 +13,7 @@ class App {
     this.influences = new Map();
     this.search = "";
     this.busy = 0;
-    this.seen = new IntersectionObserver((entries) => entries.forEach(({ isIntersecting, target }) => isIntersecting && this.bring(target.card)), { rootMargin: "400px" });
+    this.seen = new IntersectionObserver((entries) => entries.forEach(({ isIntersecting, target }) => isIntersecting && this.bring(target.card)), { rootMargin: `${MARGIN}px` });
   }
 
   async start() {
@@ -75,10 +75,7 @@ class App {
     this.answered = (this.answered ?? 0) + 1;
     this.measure();
     this.arrange();
-    for (const card of this.cards) {
-      const { top, bottom } = card.element.getBoundingClientRect();
-      if (card.isDrawn && bottom > -400 && top < innerHeight + 400) this.bring(card);
-    }
+    this.cards.filter((card) => card.isDrawn && isNear(card.element)).forEach((card) => this.bring(card));
     this.showHeader();
     await this.target.update();
     dataset.shown = number;
@@ -86,10 +83,10 @@ class App {
 
   /** How far each column moved, in bits. */
   measure() {
+    this.priorMasses ??= this.columns.map((column, v) => massesOf(column, piecesOf(column), this.prior[v]));
     this.columns.forEach((column, v) => {
-      const pieces = piecesOf(column);
-      const moved = this.posterior && this.state.evidence.length ? divergence(massesOf(column, pieces, this.prior[v]), massesOf(column, pieces, this.posterior[v], this.known[v])) : 0;
-      this.moved.set(column.name, moved);
+      const hasMoved = this.posterior && this.state.evidence.length;
+      this.moved.set(column.name, hasMoved ? divergence(this.priorMasses[v], massesOf(column, piecesOf(column), this.posterior[v], this.known[v])) : 0);
     });
   }
 
@@ -135,7 +132,7 @@ class App {
     const { header } = this, on = (id, type, act) => document.getElementById(id).addEventListener(type, act);
     document.title = `${header.title} · explorer`;
     document.getElementById("title").textContent = header.title;
-    document.getElementById("size").textContent = `${header.rows === null ? "" : `${header.rows.toLocaleString("en")} rows, `}${this.names.length} columns`;
+    document.getElementById("size").textContent = `${this.names.length} columns${header.rows === null ? "" : `, learned from ${header.rows.toLocaleString("en")} rows`}`;
     on("undo", "click", () => this.state.undo());
     on("redo", "click", () => this.state.redo());
     on("command", "click", () => openCommand(this));
@@ -145,6 +142,7 @@ class App {
     on("search", "input", ({ target }) => { this.search = target.value; this.arrange(); });
     on("sort", "change", ({ target }) => this.state.set({ ...this.state.current, sort: target.value }));
     addEventListener("keydown", (event) => this.press(event));
+    addEventListener("beforeprint", () => this.cards.forEach((card) => this.bring(card)));
   }
 
   press(event) {
@@ -192,6 +190,12 @@ class App {
     const hint = h("li", { class: "hint" }, "Click a bar, drag over a histogram, or type into a card to say what is known.");
     document.getElementById("chips").replaceChildren(...(evidence.length ? [...evidence.map(chip), ...(evidence.length > 1 ? [clear] : [])] : [hint]));
   }
+}
+
+/** Whether an element is in view, or nearly so. */
+function isNear(element) {
+  const { top, bottom } = element.getBoundingClientRect();
+  return bottom > -MARGIN && top < innerHeight + MARGIN;
 }
 
 /** An event as people read it. */

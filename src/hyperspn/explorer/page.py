@@ -28,6 +28,7 @@ EVALUATOR = (
     "events",
     "columns",
     "distributions",
+    "moments",
     "evaluator",
     "worker",
 )

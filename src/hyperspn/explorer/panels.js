@@ -64,21 +64,26 @@ class TargetPanel {
   }
 
   /** A line for each piece of evidence: how far it moves the log-odds or the mean. */
-  steps(column, code, evidence, { values }) {
+  steps(column, code, evidence, { values, std }) {
     const moves = values.slice(1).map((value, i) => value - values[i]), most = Math.max(...moves.map(Math.abs).filter(Number.isFinite), 1e-9);
-    const write = (value) => (column.isNumeric ? column.write(value) : percent(1 / (1 + 2 ** -value)));
+    const write = (value) => (column.isNumeric ? writeMean(column, value) : percent(1 / (1 + 2 ** -value)));
     const signed = (value) => `${value < 0 ? "−" : "+"}${column.isNumeric ? writeNumber(Math.abs(value), null, null, 3) : bits(Math.abs(value))}`;
-    const choice = column.isNumeric ? `the mean of ${column.name}` : h("select", { "aria-label": "the category that is explained", onchange: ({ target }) => { this.code = { name: column.name, code: Number(target.value) }; this.explain(this.app.names.indexOf(column.name)); } },
+    const choice = column.isNumeric ? `mean of ${column.name}; standard deviation in the end ${writeNumber(std, null, null, 3)}${column.kind === "date" ? ` ${column.description.unit}s` : ""}` : h("select", { "aria-label": "the category that is explained", onchange: ({ target }) => { this.code = { name: column.name, code: Number(target.value) }; this.explain(this.app.names.indexOf(column.name)); } },
       Array.from(column.labels, (label, at) => h("option", { value: at, selected: at === code }, label)));
     const line = (text, value, move) => h("li", {}, h("span", { class: "label", title: text }, text),
       h("span", { class: "track both" }, move === null ? null : h("span", { class: move < 0 ? "fill less" : "fill more-than", style: { width: `${Math.min((50 * Math.abs(move)) / most, 50)}%` } })),
       h("span", { class: "share" }, move === null ? "" : Number.isFinite(move) ? signed(move) : "∞"), h("span", { class: "share" }, write(value)));
-    return [h("p", { class: "note" }, column.isNumeric ? choice : ["log-odds of ", choice]), h("ol", { class: "steps" }, line("to begin with", values[0], null),
+    return [h("p", { class: "note" }, column.isNumeric ? choice : ["log-odds of ", choice]), h("ol", { class: "steps" }, line("without evidence", values[0], null),
       evidence.map(([name, event], i) => line(name + writeEvent(event), values[i + 1], moves[i])))];
   }
 }
 
-/** An order in which columns that depend on each other stand together: average linkage. */
+/** A mean, with a digit or two more than what was recorded. */
+function writeMean(column, mean) {
+  return column.kind === "date" ? column.write(mean) : Math.abs(mean) < 1000 ? writeNumber(mean, null, null, 4) : mean.toFixed(0);
+}
+
+/** An order in which columns that depend on each other stand together: average linkage, the last group first. */
 function clustered(similarity) {
   let groups = similarity.map((_, i) => [i]);
   const closeness = (a, b) => a.reduce((sum, i) => sum + b.reduce((part, j) => part + similarity[i][j], 0), 0) / (a.length * b.length);
@@ -91,7 +96,7 @@ function clustered(similarity) {
     const joined = [...groups[best[0]], ...groups[best[1]]];
     groups = [...groups.filter((_, i) => !best.includes(i)), joined];
   }
-  return groups[0] ?? [];
+  return (groups[0] ?? []).reverse();
 }
 
 /** A table of shaded cells that arrow keys walk through. */
@@ -123,7 +128,7 @@ async function openDependence(app) {
   const order = clustered(values.map((row) => row.map((value) => (Number.isFinite(value) ? value : 0))));
   const names = order.map((i) => app.names[chosen[i]]), sorted = order.map((i) => order.map((j) => values[i][j]));
   note.textContent = `Mutual information in bits${evidence.length ? ", given what is known" : ""}. Choose a cell to see the two columns together.${few}`;
-  place.replaceChildren(heatTable("mutual information of columns", names, names, sorted, (value) => value.toFixed(2), (i, j) => i !== j && openJoint(app, chosen[order[i]], chosen[order[j]])));
+  place.replaceChildren(heatTable("mutual information of columns", names, names, sorted, (value) => (value < 0.005 ? "0" : value.toFixed(2)), (i, j) => i !== j && openJoint(app, chosen[order[i]], chosen[order[j]])));
 }
 
 /** The joint distribution of two columns given the evidence. */
@@ -154,7 +159,7 @@ async function openRows(app) {
 
 function rowTable(label, names, rows) {
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, names.map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, rows.map(({ cells, strange = -1 }) => h("tr", {}, cells.map((text, v) => h("td", { class: v === strange ? "strange" : null, title: v === strange ? "the strangest cell of this row" : null }, text)))))));
+    h("tbody", {}, rows.map(({ cells, strange = -1 }) => h("tr", {}, cells.map((text, v) => h("td", { class: v === strange ? "strange" : null, title: v === strange ? "the rarest value, given the rest of this row" : null }, text)))))));
 }
 
 /** The rows that match the evidence, the strangest first. */
@@ -162,7 +167,7 @@ function matches(app) {
   const found = app.rows.filter(({ codes }) => app.known.every((known, v) => !known || app.columns[v].holds(known, codes[v])));
   const sorted = found.sort((a, b) => b.bits - a.bits).slice(0, MATCHES);
   const rows = sorted.map(({ codes, strange }) => ({ cells: app.columns.map((column, v) => column.show(codes[v])), strange }));
-  const told = `${found.length.toLocaleString("en")} of ${app.rows.length.toLocaleString("en")} rows match${found.length > MATCHES ? `; the ${MATCHES} strangest of them` : ", the strangest first"}. The strangest cell of each is marked.`;
+  const told = `${found.length.toLocaleString("en")} of ${app.rows.length.toLocaleString("en")} rows match${found.length > MATCHES ? `; the ${MATCHES} least probable of them` : ", the least probable first"}. In each the cell is marked whose value is rarest given the rest of the row.`;
   return h("div", {}, h("p", { class: "note" }, told), rowTable("matching rows", app.names, rows));
 }
 
@@ -220,8 +225,8 @@ function openAbout(app) {
   const { header } = app, rows = app.rows ? `It contains ${app.rows.length.toLocaleString("en")} rows of the table, because that was asked for.` : "It contains no row of the table.";
   const weights = header.circuit ? `the ${header.parameters.toLocaleString("en")} parameters of the model` : "what the columns mean; the model itself answers from a server on your own machine";
   openDialog("What this page contains", h("p", {}, `This page holds ${weights}, and a summary of each column: its categories, or quantiles, frequent values, the smallest and the largest number. ${rows} It loads nothing from anywhere and sends nothing.`),
-    h("p", {}, `Learned from ${header.rows === null ? "a table" : `${header.rows.toLocaleString("en")} rows`} of ${app.names.length} columns${header.recipe ? `, with the recipe ${header.recipe}` : ""}. All answers are exact under the model, which is not the table: ask for few rows with care.`),
+    h("p", {}, `Learned from ${header.rows === null ? "a table" : `${header.rows.toLocaleString("en")} rows`} of ${app.names.length} columns${header.recipe ? `, with the recipe ${header.recipe}` : ""}. All answers are exact under the model, which is not the table: where few rows are alike, it guesses.`),
     header.left_out.length ? h("p", {}, `Not modeled: ${header.left_out.map(([name, reason]) => `${name} (${reason})`).join(", ")}.`) : null,
-    h("h3", {}, "How to ask"), h("ul", {}, ["Click a bar: the column has this value. Click another one: one of them.", "Shift and click: it has not this value.", "Drag over a histogram: a range; with shift, anything else.",
+    h("h3", {}, "How to ask"), h("ul", {}, ["Click a bar: the column has this value. Click another one: one of them.", "Shift and click: any other value.", "Drag over a histogram: a range; with shift, anything else.",
       "Type into a card: 30..40, >50, a|b, !=a, missing.", "Keys: tab and arrows move, enter sets, escape leaves; u undoes, r redoes, / searches."].map((text) => h("li", {}, text))));
 }

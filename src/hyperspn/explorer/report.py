@@ -108,7 +108,7 @@ def _quality_section(scores: Scores) -> str:
 def _columns_section(columns: Sequence[ColumnComparison]) -> str:
     cards = "".join(
         f'<div class="card"><h3>{escape(each.column.name)}</h3>'
-        f'<p class="quiet">{each.column.kind}; differs by {each.difference:.1%}, by chance alone {each.chance:.1%}</p>{_chart(each)}</div>'
+        f'<p class="quiet">differs by {each.difference:.1%}, by chance {each.chance:.1%}</p>{_chart(each)}</div>'
         for each in columns
     )
     return (
@@ -150,10 +150,11 @@ def _rows_section(strange: Sequence[StrangeRow], count: int) -> str:
         cells = [[c.column, "missing" if c.value is None else str(c.value), c.expected, c.frequency] for c in row.cells]
         first, *others = cells or [["", "", "", ""]]
         lines += [[f"{row.row + 1:,}", f"{row.surprisal:.1f}", *first], *(["", "", *other] for other in others)]
-    header = ["row", "bits", "column", "value", "expected", "so rare is"]
+    header = ["row", "surprisal, bits", "column", "value", "expected", "how rare"]
     return (
         f"<section><h2>The most anomalous rows</h2><p>The least probable of {count:,} rows, and the cells whose values are "
-        f"rare given the rest of the row.</p>{_table(header, lines, right=(0, 1), marked=3)}</section>"
+        "rare given the rest of the row: one in 1,000 means that in rows with such a rest values at most as probable are "
+        f'found once in 1,000.</p><div class="rows">{_table(header, lines, right=(0, 1), marked=3)}</div></section>'
     )
 
 
