@@ -79,7 +79,10 @@ def main() -> None:
         for path in pages:
             times, longest = measure(browser, path, arguments.clicks)
             pause = f"longest pause {longest:.0f} ms" if longest else "no pause above 50 ms"
-            print(f"{path.name}: median {statistics.median(times):.0f} ms, slowest {max(times):.0f} ms, {pause}", flush=True)
+            print(
+                f"{path.name}: median {statistics.median(times):.0f} ms, slowest {max(times):.0f} ms, {pause}",
+                flush=True,
+            )
         browser.close()
 
 

@@ -72,7 +72,7 @@ def test_a_drag_over_a_histogram_is_a_range(opened, penguins):
     check_shares(tab, model, "species", f"body_mass_g={low:g}..{high:g}")
     quartiles = model.distribution("flipper_length_mm", f"body_mass_g={low:g}..{high:g}").quantiles
     told = tab.card("flipper_length_mm").locator(".told").inner_text()
-    assert told == f"median {quartiles[0.5]}, half {quartiles[0.25]}–{quartiles[0.75]}"
+    assert told == f"median {quartiles[0.5]}, half {quartiles[0.25]}\u2013{quartiles[0.75]}"
 
 
 def test_typing_undo_and_a_link(opened, penguins):
