@@ -48,8 +48,7 @@ class Recipe(NamedTuple):
         features: The number of features of a replica ("factored").
         hidden: The widths of the network's hidden layers; None for those that suit the weights.
         rank: That of the factors which the network writes in place of large sectors; None for every weight.
-        warm: Whether factored weights begin with clusters of rows (see `start_from_clusters`); not those of few rows that
-            are not binary, which say little.
+        warm: Whether factored weights begin with clusters of rows (see `start_from_clusters`).
         prior: How strongly the heads and bases of factored weights are drawn to 0 (see `schedule`).
         learning_rate: Of these heads and bases; None for their own.
         batch_size: The most rows of a step.
@@ -77,7 +76,7 @@ class Recipe(NamedTuple):
         size = "embedding_dim" if self.weights == "hyper" else "features"
         options |= {size: getattr(self, size), "hidden": self.hidden, "rank": self.rank}
         circuit = HyperSPN(train.shape[1], self.layer_size, weights=self.weights, **options)
-        if self.weights == "factored" and self.warm and (is_binary(leaves) or len(train) >= FEW_ROWS):
+        if self.weights == "factored" and self.warm:
             start_from_clusters(circuit, train, seed)
         return circuit
 
@@ -113,7 +112,7 @@ class Recipe(NamedTuple):
     ) -> tuple[Circuit, History]:
         """Builds a circuit for a table and learns it, in a part of the steps of the schedule if less than 1.
 
-        On small tables that are not binary, which are soon learned by heart, it stops after a quarter of the steps without
+        On small tables that are not binary, which are soon learned by heart, it stops after half of the steps without
         a better validation value. Arguments are those of `build`, `schedule` and `fit`, and the `notes` that the circuit and
         its file carry.
         """
@@ -124,7 +123,7 @@ class Recipe(NamedTuple):
         rows, variables = train.shape
         schedule = self.schedule(rows, variables, effort, **given)
         if valid is not None and rows < FEW_ROWS and not is_binary(leaves):
-            schedule = {"patience": EVALUATIONS // 4} | schedule
+            schedule = {"patience": EVALUATIONS // 2} | schedule
         if part < 1:
             steps = max(1, int(part * schedule["steps"]))
             schedule |= {"steps": steps, "evaluate_every": max(1, steps // 2), "patience": None}
@@ -163,6 +162,7 @@ RECIPES = {
         "learned": Recipe("learned", "hyper"),
         "chow-liu": Recipe("chow-liu", "hyper", layer_size=12, replicas=8),
         "factored": Recipe("chow-liu", "factored", layer_size=8, replicas=32),
+        "scratch": Recipe("chow-liu", "factored", layer_size=8, replicas=32, warm=False),
         "tree-mixture": Recipe("chow-liu", "factored", layer_size=2, replicas=128, features=32),
         "balanced": Recipe("learned", "factored", layer_size=6, replicas=32, features=3, hidden=(20, 20)),
         "smooth-forest": FOREST._replace(prior=4.0),
@@ -213,10 +213,10 @@ class Quality(NamedTuple):
     binary: tuple[str, ...]
 
 
-SMALL = ("chow-liu", "factored")
+SMALL = ("chow-liu", "scratch")
 BINARY = ("random", "learned", "chow-liu", "factored", "tree-mixture", "balanced")
 QUALITIES = {
-    "fast": Quality(0.4, SMALL, ("forest",), SMALL),
+    "fast": Quality(0.4, SMALL, ("forest",), ("factored", "chow-liu")),
     "good": Quality(1.0, SMALL, ("forest", "smooth-forest"), BINARY),
     "best": Quality(2.0, (*SMALL, "tree-mixture"), ("forest", "smooth-forest", "large-forest"), BINARY),
 }
