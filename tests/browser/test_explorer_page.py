@@ -307,6 +307,21 @@ def test_dialogs_can_be_used_by_everybody(opened, penguins):
         tab.page.keyboard.press("Escape")
 
 
+def test_a_notebook(chromium, penguins, tmp_path):
+    """The page in the frame that a notebook shows: it evaluates, and has no address of its own."""
+    model, _ = penguins
+    (tmp_path / "notebook.html").write_text(f"<!doctype html><body>{model.explore()._repr_html_()}</body>")
+    page = chromium.new_page()
+    page.goto((tmp_path / "notebook.html").as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator("body[data-ready]").wait_for(timeout=60_000)
+    frame.locator("article[data-name='island'] .bar").filter(has_text="Dream").click()
+    expected = model.probability("species=Adelie", "island=Dream")
+    adelie = frame.locator("article[data-name='species'] .bar").filter(has_text=f"{100 * expected:.1f} %")
+    adelie.filter(has_text="Adelie").wait_for(timeout=60_000)
+    page.close()
+
+
 def test_a_served_page(opened, penguins):
     model, _ = penguins
     with Server(model) as server:

@@ -104,14 +104,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         question = self.path.rpartition("/")[2]
-        length = int(self.headers.get("Content-Length", "0"))
+        length = self.headers.get("Content-Length", "")
         if not self._is_welcome():
             return
-        if question not in ("infer", "sample") or not 0 <= length <= LONGEST:
+        if question not in ("infer", "sample") or not length.isdecimal() or int(length) > LONGEST:
             self._send(HTTPStatus.NOT_FOUND, b"not found")
             return
         try:
-            arguments = json.loads(self.rfile.read(length))
+            arguments = json.loads(self.rfile.read(int(length)))
             with self.server.answers.lock, torch.no_grad():
                 answer = getattr(self.server.answers, question)(**arguments)
             self._send(HTTPStatus.OK, json.dumps(answer).encode(), "application/json")
