@@ -99,9 +99,11 @@ def opened(chromium):
 
 @pytest.fixture(scope="session")
 def penguins(chromium, tmp_path_factory):
-    """A small model of the penguins, and its page."""
+    """A small model of the penguins, and its page; for pictures the default one."""
     frame = read_table(find_table("penguins")[""]).to_pandas()
-    return saved(fit_table(frame, **TINY), tmp_path_factory.mktemp("penguins"), title="penguins", run="runs/penguins")
+    options = {"progress": False} if "HYPERSPN_SCREENSHOTS" in os.environ else TINY
+    model = fit_table(frame, **options)
+    return saved(model, tmp_path_factory.mktemp("penguins"), title="penguins", run="runs/penguins")
 
 
 @pytest.fixture(scope="session")
