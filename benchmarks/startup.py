@@ -22,7 +22,9 @@ QUESTION = ["--of", "species", "--given", "body_mass_g=3000..4000, island!=Dream
 def seconds(arguments: list[str]) -> tuple[float, float]:
     """Of the clock, and of the processor."""
     clock, processor = time.perf_counter(), used()
-    subprocess.run([Path(sys.executable).with_name(arguments[0]), *arguments[1:]], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [Path(sys.executable).with_name(arguments[0]), *arguments[1:]], check=True, stdout=subprocess.DEVNULL
+    )
     return time.perf_counter() - clock, used() - processor
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 GUESSED = (",", ";", "\t")
-BLOCK = 1 << 21
+BLOCK, PARSED_BLOCK = 1 << 21, 1 << 23
 
 
 def read_csv(content: bytes, suffix: str) -> pa.Table:
@@ -38,10 +38,11 @@ def read_csv(content: bytes, suffix: str) -> pa.Table:
     except pa.ArrowInvalid as error:
         _check_lines(content, delimiter)
         raise ValueError(f"expected cells with {delimiter!r} between, found a fault: {error}") from error
-    if len(names) > 1 and len(table) != tidy.count(b"\n", start) + (not tidy.endswith(b"\n")):
+    lines, has_blanks = _lines_and_blanks(memoryview(tidy)[start:], delimiter)
+    if len(names) > 1 and len(table) != lines:
         _check_lines(content, delimiter)  # there is an empty line, or a cell of several lines
     table = table.rename_columns(names)
-    return trim(table) if _has_blanks(tidy, delimiter) else table
+    return trim(table) if has_blanks else table
 
 
 def _parse(rows: pa.Buffer, width: int, delimiter: str, has_quotes: bool) -> pa.Table:
@@ -58,7 +59,7 @@ def _parse(rows: pa.Buffer, width: int, delimiter: str, has_quotes: bool) -> pa.
         return arrow_csv.read_csv(pa.BufferReader(rows), reading, parsing, strings)
 
     try:
-        return parse(BLOCK)
+        return parse(PARSED_BLOCK)
     except pa.ArrowInvalid as error:
         if "straddl" not in str(error):  # a row that is longer than a block
             raise
@@ -98,15 +99,17 @@ def _is_tidy(content: bytes, delimiter: str, block: int = BLOCK) -> bool:
     return opened == 0
 
 
-def _has_blanks(content: bytes, delimiter: str, block: int = BLOCK) -> bool:
-    """Whether a cell may begin or end with a blank: with one of ASCII, or with any other character."""
-    text, is_edge = np.frombuffer(content, np.uint8), _edges(delimiter)
+def _lines_and_blanks(rows: memoryview, delimiter: str, block: int = BLOCK) -> tuple[int, bool]:
+    """The number of lines, and whether a cell may begin or end with a blank: one of ASCII, or any other character."""
+    text, is_edge = np.frombuffer(rows, np.uint8), _edges(delimiter)
+    lines, has_blanks = int(text[-1] != ord("\n")), bool(text[-1] == ord(" ") or text[-1] > 127)
     for start in range(0, len(text), block):
         unusual = start + np.flatnonzero(text[start : start + block].view(np.int8) <= ord(" "))  # also above 127
-        before, after = _neighbors(text, unusual[~is_edge[text[unusual]]])
-        if is_edge[before].any() or is_edge[after].any():
-            return True
-    return bool(text[-1] == ord(" ") or text[-1] > 127)
+        characters = text[unusual]
+        lines += np.count_nonzero(characters == ord("\n"))
+        before, after = _neighbors(text, unusual[~is_edge[characters]])
+        has_blanks = has_blanks or bool(is_edge[before].any() or is_edge[after].any())
+    return lines, has_blanks
 
 
 def _edges(delimiter: str) -> NDArray[np.bool_]:

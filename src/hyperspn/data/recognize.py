@@ -58,12 +58,16 @@ def recognize(
     by_name = table if isinstance(table, Mapping) else dict(zip(table.column_names, table.columns, strict=True))
     for name in (*listed, *categories, *kinds, *bounds):
         check_known(name, list(by_name))
+    is_train = None
+    if train is not None:
+        is_train = np.bincount(train, minlength=len(next(iter(by_name.values())))) > 0
 
     def column(name: str, values: pa.ChunkedArray) -> tuple[Column | str, list[str]]:
         as_data = missing_as_data is True or name in listed
         kind, may_leave_out = _kind(name, kinds.get(name)), leave_out is True
         wish = Wish(kind, bounds.get(name), categories.get(name), numeric_strings, may_leave_out, as_data)
-        return _column(name, values, train, wish, bool(leave_out))
+        counts = np.ones(len(values), bool) if is_train is None else is_train
+        return _column(name, values, counts, wish, bool(leave_out))
 
     columns, left_out = [], []
     for name, (answer, sentences) in zip(by_name, in_threads(column, by_name.keys(), by_name.values()), strict=True):
@@ -78,11 +82,9 @@ def recognize(
 
 
 def _column(
-    name: str, values: pa.ChunkedArray, train: NDArray[np.integer] | None, wish: Wish, leave_out: bool
+    name: str, values: pa.ChunkedArray, is_train: NDArray[np.bool_], wish: Wish, leave_out: bool
 ) -> tuple[Column | str, list[str]]:
     """The column, or why it is left out, and notes."""
-    is_train = np.full(len(values), train is None)
-    is_train[[] if train is None else train] = True
     notes: list[str] = []
     try:
         return Values(name, without_nan(values), is_train, wish, notes).column(), notes
