@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from .descent import Ascent
 from .layered import VALUES_AT_ONCE, LayeredEngine
 from .native_descent import NativeAscent
 from .reader import KernelBatch, Reader, leaf_type
-from .trees import Chunk, Piece, Trees
+from .trees import Chunk, Ids, Piece, Trees
 
 Logits = list[Tensor]  # for each kind, (sectors, rows, columns)
 Parameters = Sequence[Tensor]
@@ -78,15 +78,14 @@ class NativeEngine(LayeredEngine):
             return super().log_values(evidence, leaves, weights, flows)
         if flows and evidence.missing.any():  # for which a code has no flows
             return self.log_values_of(leaves.log_prob(evidence), weights, flows)
-        return self._evaluate(self.values.batch(evidence, leaves), weights, dict(weights.named_parameters()), flows)
+        return self._evaluate(self.values.batch(evidence, leaves), weights, flows, learns=True)
 
     def log_values_of(self, leaf_log_probs: Tensor, weights: WeightSource, flows: bool = False) -> Tensor:
         if torch.compiler.is_compiling():
             return torch.compiler.disable(self.log_values_of)(leaf_log_probs, weights, flows)
         if not self._serves(leaf_log_probs):
             return super().log_values_of(leaf_log_probs, weights, flows)
-        parameters: dict[str, Tensor] = dict(weights.named_parameters()) if flows else {}
-        return self._evaluate(self.likelihoods.batch_of(leaf_log_probs), weights, parameters, flows)
+        return self._evaluate(self.likelihoods.batch_of(leaf_log_probs), weights, flows, learns=flows)
 
     def rows_both_ways(self, leaves: Leaves) -> int:
         return self.rows_at_once if self._descends(leaves) else super().rows_both_ways(leaves)
@@ -123,12 +122,19 @@ class NativeEngine(LayeredEngine):
             raise ValueError(f"expected the circuit on the CPU for the native engine, found it on {x.device}")
         return x.device.type == "cpu"
 
-    def _evaluate(
-        self, batch: KernelBatch, weights: WeightSource, parameters: dict[str, Tensor], flows: bool
-    ) -> Tensor:
-        """The log-value of every tree, (batch, trees); the scale of likelihoods goes around the trees."""
+    def _evaluate(self, batch: KernelBatch, weights: WeightSource, flows: bool, learns: bool) -> Tensor:
+        """The log-value of every tree, (batch, trees); the scale of likelihoods goes around the trees.
+
+        One chunk is written before the forward pass and kept for the backward pass; several are materialized in both.
+        """
+        parameters = dict(weights.named_parameters()) if learns else {}
         evaluation = Evaluation(batch, weights, tuple(parameters), flows)
-        values = LogValues.apply(evaluation, batch.log_dense, *parameters.values())
+        if evaluation.is_one_chunk:
+            with torch.set_grad_enabled(learns and torch.is_grad_enabled()):
+                logits = evaluation.logits(evaluation.pieces[0].chunks[0])
+            values = LogValues.apply(evaluation, batch.log_dense, *logits)
+        else:
+            values = LogValuesInChunks.apply(evaluation, batch.log_dense, *parameters.values())
         return values + batch.scale[:, None] if batch.is_scaled else values
 
 
@@ -157,22 +163,22 @@ class Evaluation:
     def is_one_chunk(self) -> bool:
         return len(self.pieces) == len(self.pieces[0].chunks) == 1
 
-    def logits(self, chunk: Chunk, parameters: Parameters) -> Logits:
-        """Materializes the sectors of a chunk."""
-        named = dict(zip(self.names, parameters, strict=True))
-        logits = []
-        for index, (kind, ids) in enumerate(zip(self.reader.trees.sectors.kinds, chunk.ids, strict=True)):
-            written = functional_call(self.weights, named, (index, ids))
-            logits.append(kind.logits(written).contiguous())
-        return logits
+    def logits(self, chunk: Chunk, parameters: Parameters | None = None) -> Logits:
+        """Materializes the sectors of a chunk, with these parameters if they are given."""
+        write: Callable[[int, Ids], Tensor] = self.weights
+        if parameters is not None:
+            named = dict(zip(self.names, parameters, strict=True))
+            write = lambda kind, ids: functional_call(self.weights, named, (kind, ids))
+        kinds = self.reader.trees.sectors.kinds
+        return [kinds[index].logits(write(index, ids)).contiguous() for index, ids in enumerate(chunk.ids)]
 
-    def values(self, parameters: Parameters, kept: Logits | None) -> Tensor:
+    def values(self, parameters: Parameters | None = None, kept: Logits | None = None) -> Tensor:
         """The log-value of every tree, (trees, batch)."""
         values = [self._walk_up(piece, parameters, kept).values() for piece in self.pieces]
         return torch.from_numpy(values[0] if len(values) == 1 else np.concatenate(values))
 
     def gradients(
-        self, seeds: Tensor, parameters: Parameters, kept: Logits | None
+        self, seeds: Tensor, parameters: Parameters | None = None, kept: Logits | None = None
     ) -> Iterator[tuple[Logits, Logits, Tensor | None]]:
         """For each chunk its logits and their gradients, and the gradient of the dense log-likelihoods, (rows, batch)."""
         for piece in self.pieces:
@@ -190,7 +196,7 @@ class Evaluation:
                 yield logits, [torch.from_numpy(gradient) for gradient in gradients], dense
 
     @torch.no_grad()
-    def _walk_up(self, piece: Piece, parameters: Parameters, kept: Logits | None, tape: bool = False) -> Any:
+    def _walk_up(self, piece: Piece, parameters: Parameters | None, kept: Logits | None, tape: bool = False) -> Any:
         """Evaluates trees chunk by chunk, more than once if the kernel has to be more exact."""
         walk = kernel.Walk(self.batch, *_ends(piece.trees), tape, self.threads)
         while not walk.finished():
@@ -201,21 +207,31 @@ class Evaluation:
 
 
 class LogValues(torch.autograd.Function):
-    """The log-values of all trees, (batch, trees), as a function of dense log-likelihoods and the source's parameters.
+    """The log-values of all trees, (batch, trees), as a function of dense log-likelihoods and the logits of one chunk."""
 
-    One chunk is kept from the forward pass for the backward pass; several are materialized again.
-    """
+    @staticmethod
+    def forward(ctx: Any, evaluation: Evaluation, log_dense: Tensor | None, *logits: Tensor) -> Tensor:
+        ctx.evaluation = evaluation
+        ctx.save_for_backward(*logits)
+        return evaluation.values(kept=list(logits)).T
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        seeds = gradient.T.contiguous()
+        ((_, gradients, dense_gradient),) = ctx.evaluation.gradients(seeds, kept=list(ctx.saved_tensors))
+        return None, dense_gradient, *gradients
+
+
+class LogValuesInChunks(torch.autograd.Function):
+    """The same, as a function of the source's parameters."""
 
     @staticmethod
     def forward(ctx: Any, evaluation: Evaluation, log_dense: Tensor | None, *parameters: Tensor) -> Tensor:
-        detached = [parameter.detach().requires_grad_(parameter.requires_grad) for parameter in parameters]
-        kept = None
-        if evaluation.is_one_chunk:
-            with torch.set_grad_enabled(any(ctx.needs_input_grad)):
-                kept = evaluation.logits(evaluation.pieces[0].chunks[0], detached)
-        ctx.evaluation, ctx.detached, ctx.kept = evaluation, detached, kept
+        ctx.evaluation = evaluation
+        ctx.detached = [parameter.detach().requires_grad_(parameter.requires_grad) for parameter in parameters]
         ctx.save_for_backward(*parameters)
-        return evaluation.values(detached, kept).T
+        return evaluation.values(ctx.detached).T
 
     @staticmethod
     @once_differentiable
@@ -223,14 +239,12 @@ class LogValues(torch.autograd.Function):
         total: list[Tensor | None] = [None] * len(ctx.saved_tensors)
         dense_total = None
         wanted = [index for index, need in enumerate(ctx.needs_input_grad[2:]) if need]
+        sources = [ctx.detached[index] for index in wanted]
         with torch.enable_grad():
-            chunks = ctx.evaluation.gradients(gradient.T.contiguous(), ctx.detached, ctx.kept)
-            for logits, gradients, dense_gradient in chunks:
+            for logits, gradients, dense_gradient in ctx.evaluation.gradients(gradient.T.contiguous(), ctx.detached):
                 dense_total = _sum(dense_total, dense_gradient)
                 if wanted:
-                    sources = [ctx.detached[index] for index in wanted]
-                    end = Seeded.apply(gradients, *logits)
-                    parts = torch.autograd.grad(end, sources, retain_graph=ctx.kept is not None, allow_unused=True)
+                    parts = torch.autograd.grad(Seeded.apply(gradients, *logits), sources, allow_unused=True)
                     for index, part in zip(wanted, parts, strict=True):
                         total[index] = _sum(total[index], part)
         return None, dense_total, *total
