@@ -157,6 +157,8 @@ def test_imputation(model):
     bounds = model.impute(frame, interval=0.9)
     assert (bounds["age.low"].dropna() <= filled["age"].head(10)).all()
     assert (bounds["age.high"].dropna() >= filled["age"].head(10)).all()
+    grades = model.predict(frame, "grade")  # a few whole numbers: not the one nearest to the mean
+    assert model.impute(frame.assign(grade=np.nan))["grade"].tolist() == grades.idxmax(axis=1).astype(int).tolist()
     draws = model.impute(frame, draws=5)
     assert draws[".imputation"].value_counts().to_dict() == dict.fromkeys(range(1, 6), len(frame))
 

@@ -21,6 +21,7 @@ FloatArray = NDArray[np.float64]
 Strategy = Literal["best", "median", "sample"]
 
 STRATEGIES = ("best", "median", "sample")
+FEW_LEVELS = 20  # of so few numbers the most probable one is better than the one nearest to the mean
 
 
 def fill(circuit: Circuit, schema: Schema, evidence: Evidence, strategy: Strategy, seed: int) -> FloatArray:
@@ -30,8 +31,8 @@ def fill(circuit: Circuit, schema: Schema, evidence: Evidence, strategy: Strateg
         circuit: The circuit.
         schema: The columns, one for each variable.
         evidence: What is known of the rows.
-        strategy: "best" for the mean of numbers and the most probable category, "median" for the median in place of the
-            mean, or "sample" for draws of all holes of a row together.
+        strategy: "best" for the mean of numbers and the most probable category, also of at most 20 whole numbers; "median"
+            for the median of all numbers; "sample" for draws of all holes of a row together.
         seed: Determines the draws.
     """
     if strategy not in STRATEGIES:
@@ -42,15 +43,14 @@ def fill(circuit: Circuit, schema: Schema, evidence: Evidence, strategy: Strateg
     posterior = circuit.marginals(evidence)
     guesses = torch.where(evidence.known, evidence.values, circuit.leaves.guess(posterior))
     filled = guesses.double().numpy()
+    is_median = strategy == "median"
     for variable, column in enumerate(schema.columns):
         holes = ~evidence.known[:, variable]
-        if holes.any() and (has_order(column) or (column.is_numeric and strategy == "median")):
-            marginal = posterior[holes, variable, : circuit.leaves.families[variable].width]
-            is_median = strategy == "median"
-            middle = (
-                at_levels(circuit, column, variable, marginal, [0.5])[:, 0] if is_median else _means(column, marginal)
-            )
-            filled[holes.numpy(), variable] = middle
+        marginal = posterior[holes, variable, : circuit.leaves.families[variable].width]
+        if is_median and (column.is_numeric or has_order(column)):
+            filled[holes.numpy(), variable] = at_levels(circuit, column, variable, marginal, [0.5])[:, 0]
+        elif not is_median and has_order(column, FEW_LEVELS):
+            filled[holes.numpy(), variable] = _means(column, marginal)
     return filled
 
 
@@ -71,9 +71,9 @@ def bounds(
             yield column, ends
 
 
-def has_order(column: Column) -> bool:
-    """Whether the categories of a column are more than two numbers, which have a mean and quantiles."""
-    return len(column.categories) > 2 and not isinstance(column.categories[0], str | bool)
+def has_order(column: Column, few: int = 2) -> bool:
+    """Whether the categories of a column are more than a few numbers, which have a mean and quantiles."""
+    return len(column.categories) > few and not isinstance(column.categories[0], str | bool)
 
 
 def at_levels(circuit: Circuit, column: Column, variable: int, posterior: Tensor, levels: ArrayLike) -> FloatArray:
