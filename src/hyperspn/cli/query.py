@@ -84,7 +84,7 @@ def asked_columns(of: str, names: Sequence[str]) -> list[str] | None:
     """The columns that a question is about; none if it is about an event."""
     if of in names:
         return [of]
-    parts = [part.strip() for part in next(csv.reader([of], skipinitialspace=True), [])]
+    parts = [part.strip() for part in next(csv.reader([of], skipinitialspace=True), [""])]
     return None if OPERATORS.search(of) and not all(part in names for part in parts) else parts
 
 
