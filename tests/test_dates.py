@@ -23,6 +23,9 @@ TIMES = [START + timedelta(days=37 * i, hours=5 * i, minutes=13 * i, seconds=7 *
             "%m/%d/%Y %I:%M %p",
             "%H:%M",
             "%H:%M:%S",
+            "%m/%d/%y",
+            "%d.%m.%y %H:%M",
+            "%d-%b-%y",
         ),
     ],
 )
@@ -32,7 +35,7 @@ def test_formats(pattern):
     (found,) = find_formats(pa.array(texts))
     assert found == DateFormat(pattern)
     read = [datetime.strptime(text, pattern) for text in texts]
-    origin = datetime(1970, 1, 1) if "%Y" in pattern else datetime(1900, 1, 1)
+    origin = datetime(1970, 1, 1) if "%d" in pattern else datetime(1900, 1, 1)
     seconds = found.parse(pa.array(texts))
     assert seconds.to_pylist() == [(time - origin).total_seconds() for time in read]
     assert found.write(seconds).to_pylist() == texts
@@ -42,6 +45,10 @@ def test_days_and_months_with_one_digit():
     texts = ["1/13/2020", "12/1/2020", "2/9/2021"]
     (found,) = find_formats(pa.array(texts))
     assert found == DateFormat("%m/%d/%Y", padded=False)
+    assert found.write(found.parse(pa.array(texts))).to_pylist() == texts
+    texts = ["1/13/05 9:05", "12/1/19 11:00"]
+    (found,) = find_formats(pa.array(texts))
+    assert found == DateFormat("%m/%d/%y %H:%M", padded=False)
     assert found.write(found.parse(pa.array(texts))).to_pylist() == texts
     texts = ["1/13/2020 3:05 PM", "12/1/2020 11:00 AM"]
     (found,) = find_formats(pa.array(texts))
