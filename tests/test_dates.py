@@ -1,4 +1,5 @@
 from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -153,3 +154,13 @@ def test_dates_that_do_not_fit():
 def test_bad_formats(change):
     with pytest.raises(ValueError, match="expected a format of dates"):
         DateFormat(**{"pattern": "%Y-%m-%d"} | change)
+
+
+@pytest.mark.parametrize("value", ["2020-07-01", "2020-07-01 00:00", datetime(2020, 7, 1), date(2020, 7, 1)])
+def test_dates_without_a_zone_are_in_that_of_their_column(value):
+    zone = ZoneInfo("Europe/Berlin")
+    times = pa.array([datetime(2020, 1, 1, i % 24, tzinfo=zone) + timedelta(days=i) for i in range(300)])
+    (column,) = recognize(pa.table({"time": times.cast(pa.timestamp("us", "Europe/Berlin"))})).columns
+    same = datetime(2020, 7, 1, tzinfo=zone)
+    expected = column.encode(pa.chunked_array([pa.array([same])]))
+    np.testing.assert_array_equal(column.encode(pa.chunked_array([pa.array([value])])), expected)

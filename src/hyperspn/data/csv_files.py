@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-GUESSED = (",", ";", "\t")
+GUESSED = (",", ";", "\t", "|")
 BLOCK, PARSED_BLOCK = 1 << 21, 1 << 23
 
 

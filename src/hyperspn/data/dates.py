@@ -132,6 +132,27 @@ def seconds_of(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.divide(pc.cast(integers, pa.float64(), safe=False), _ticks(values.type))
 
 
+def in_zone(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Dates and times without a zone as those of the zone in the name of a type like ``timestamp[us, tz=UTC]``, if any."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    zone = re.search(r"tz=([^\]]+)", name)
+    if zone is None or getattr(values.type, "tz", None):
+        return values
+    times = pc.cast(values, pa.timestamp("us"))
+    return pc.assume_timezone(times, zone[1], ambiguous="earliest", nonexistent="earliest")
+
+
+def local_seconds(seconds: pa.Array, name: str) -> pa.Array:
+    """Seconds since 1970 of clocks in the zone of a type, as seconds since 1970."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    times = pc.cast(pc.cast(pc.multiply(seconds, 1e6), pa.int64()), pa.timestamp("us"))
+    return seconds_of(in_zone(times, name)) if "tz=" in name else seconds
+
+
 def times_of(seconds: pa.Array, dtype: pa.DataType) -> pa.Array:
     """Seconds since 1970, or since midnight, as dates and times of Arrow."""
     import pyarrow as pa
