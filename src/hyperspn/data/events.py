@@ -294,7 +294,9 @@ def _no_values(column: Column, low: Any, high: Any) -> str:
     if low != high:
         return f"expected a range with values of column {column.name!r} in it, found {low}..{high}"
     recorded = "whole" if column.decimals == 0 else f"recorded to {plural(column.decimals or 0, 'decimal')}"
-    return f"expected a number like others in column {column.name!r}, which are {recorded}, found {low}: ask for a range"
+    return (
+        f"expected a number like others in column {column.name!r}, which are {recorded}, found {low}: ask for a range"
+    )
 
 
 def _edge(column: Column, value: Any, below: bool) -> float:

@@ -51,8 +51,7 @@ def read_table(
     if name != STANDARD_INPUT and suffix not in READERS:
         raise ValueError(f"expected a table {', '.join(READERS)}, found {name}")
     if name != STANDARD_INPUT and not Path(name).is_file():
-        siblings = [str(file) for file in Path(name).parent.glob("*") if is_table(file)]
-        raise FileNotFoundError(f"expected a table, found no file at {name}{did_you_mean(name, siblings)}")
+        raise FileNotFoundError(f"expected a table, found no file at {name}{_did_you_mean_file(Path(name))}")
     try:
         content = _content(name)
         suffix = suffix or next((kind for magic, kind in MAGIC.items() if content.startswith(magic)), ".csv")
@@ -94,6 +93,11 @@ def _content(name: str) -> bytes:
         return gzip.decompress(content)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"the gzip file is damaged ({error}): copy or fetch it again") from error
+
+
+def _did_you_mean_file(path: Path) -> str:
+    tables = [file for file in path.parent.glob("*") if is_table(file)]
+    return did_you_mean(str(path), [str(file) for file in tables if did_you_mean(path.stem, [file.stem])])
 
 
 def _without(table: pa.Table, drop: Collection[str]) -> pa.Table:
