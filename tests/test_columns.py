@@ -96,7 +96,13 @@ def test_booleans_in_other_spellings():
     flags = Schema((Column("a", "categorical", (False, True), type="bool"),))
     words = Schema((Column("a", "categorical", ("no", "yes")),))
     turned = Schema((Column("a", "categorical", ("TRUE", "n")),))
-    for values in ([True, False, None], ["yes", "no", None], ["T", "f", None], ["TRUE", "FALSE", "maybe"]):
+    for values in (
+        [True, False, None],
+        ["yes", "no", None],
+        ["T", "f", None],
+        ["TRUE", "FALSE", "maybe"],
+        ["1", "0", "2"],
+    ):
         for schema, expected in ((flags, [1, 0, np.nan]), (words, [1, 0, np.nan]), (turned, [0, 1, np.nan])):
             np.testing.assert_array_equal(schema.encode(pa.table({"a": values}))[:, 0], expected)
     assert words.decode(np.array([[1.0]])).to_pydict() == {"a": ["yes"]}

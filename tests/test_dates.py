@@ -1,4 +1,5 @@
 from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,9 @@ TIMES = [START + timedelta(days=37 * i, hours=5 * i, minutes=13 * i, seconds=7 *
             "%m/%d/%Y %I:%M %p",
             "%H:%M",
             "%H:%M:%S",
+            "%m/%d/%y",
+            "%d.%m.%y %H:%M",
+            "%d-%b-%y",
         ),
     ],
 )
@@ -32,7 +36,7 @@ def test_formats(pattern):
     (found,) = find_formats(pa.array(texts))
     assert found == DateFormat(pattern)
     read = [datetime.strptime(text, pattern) for text in texts]
-    origin = datetime(1970, 1, 1) if "%Y" in pattern else datetime(1900, 1, 1)
+    origin = datetime(1970, 1, 1) if "%d" in pattern else datetime(1900, 1, 1)
     seconds = found.parse(pa.array(texts))
     assert seconds.to_pylist() == [(time - origin).total_seconds() for time in read]
     assert found.write(seconds).to_pylist() == texts
@@ -42,6 +46,10 @@ def test_days_and_months_with_one_digit():
     texts = ["1/13/2020", "12/1/2020", "2/9/2021"]
     (found,) = find_formats(pa.array(texts))
     assert found == DateFormat("%m/%d/%Y", padded=False)
+    assert found.write(found.parse(pa.array(texts))).to_pylist() == texts
+    texts = ["1/13/05 9:05", "12/1/19 11:00"]
+    (found,) = find_formats(pa.array(texts))
+    assert found == DateFormat("%m/%d/%y %H:%M", padded=False)
     assert found.write(found.parse(pa.array(texts))).to_pylist() == texts
     texts = ["1/13/2020 3:05 PM", "12/1/2020 11:00 AM"]
     (found,) = find_formats(pa.array(texts))
@@ -146,3 +154,13 @@ def test_dates_that_do_not_fit():
 def test_bad_formats(change):
     with pytest.raises(ValueError, match="expected a format of dates"):
         DateFormat(**{"pattern": "%Y-%m-%d"} | change)
+
+
+@pytest.mark.parametrize("value", ["2020-07-01", "2020-07-01 00:00", datetime(2020, 7, 1), date(2020, 7, 1)])
+def test_dates_without_a_zone_are_in_that_of_their_column(value):
+    zone = ZoneInfo("Europe/Berlin")
+    times = pa.array([datetime(2020, 1, 1, i % 24, tzinfo=zone) + timedelta(days=i) for i in range(300)])
+    (column,) = recognize(pa.table({"time": times.cast(pa.timestamp("us", "Europe/Berlin"))})).columns
+    same = datetime(2020, 7, 1, tzinfo=zone)
+    expected = column.encode(pa.chunked_array([pa.array([same])]))
+    np.testing.assert_array_equal(column.encode(pa.chunked_array([pa.array([value])])), expected)

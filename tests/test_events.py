@@ -101,6 +101,8 @@ def columns():
         ("age", Not(Above(20)), [[-inf, 20.5]]),
         ("price", "9.99", [[9.985, 9.995]]),
         ("height", (0.25, None), [[0.25, inf]]),
+        ("age", (30, inf), [[29.5, inf]]),
+        ("age", ("-inf", "40"), [[-inf, 40.5]]),
     ],
 )
 def test_numbers(columns, name, event, intervals):
@@ -140,7 +142,10 @@ def test_categories(columns, name, event, weights):
         ("color", Above("red"), "has no order"),
         ("color", Missing(), "not modeled with missing values"),
         ("age", "old", "expected a number"),
-        ("age", 30.5, "expected a range with values"),
+        ("age", 30.5, "expected a number like others in column 'age', which are whole, found 30.5: ask for a range"),
+        ("price", 9.999, "recorded to 2 decimals"),
+        ("age", [], "expected at least one value of column 'age', found none"),
+        ("color", set(), "expected at least one value of column 'color', found none"),
         ("age", (40, 30), "expected a range with values"),
         ("age", Likely({30: 1}), "expected categories for likelihoods"),
         ("age", Missing(), "not modeled with missing values"),

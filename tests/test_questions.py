@@ -292,6 +292,14 @@ def test_mean_and_deviation_are_exact(model, given, known, inside):
     assert answer.std == pytest.approx(np.sqrt(p @ (weights - mean) ** 2 / p.sum()), rel=1e-5)
 
 
+def test_answers_far_from_all_rows_are_as_given(model):
+    for name, given, least in (("weight", "weight>3000", 3001), ("depth", "depth>20", 20)):
+        answer = model.distribution(name, given)
+        assert least <= answer.quantiles[0.05] < answer.quantiles[0.95]
+        assert answer.quantiles[0.05] < answer.mean < answer.quantiles[0.95]
+        assert (model.sample(5, given)[name] >= least).all()
+
+
 @pytest.mark.parametrize(("given", "ends"), [("size=1", ()), ("size=1, depth=0.4..0.9", (0.4, 0.9))])
 def test_mean_of_continuous_numbers(model, given, ends):
     grid, weights = quadrature(model, *ends)

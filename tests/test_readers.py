@@ -43,6 +43,7 @@ def test_csv(tmp_path):
         (SHOP.replace(",", "\t").replace('"light\t green"', "light, green"), ".tsv"),
         (SHOP.replace(",", "\t").replace('"light\t green"', "light, green"), ".csv"),
         (SHOP.replace(",", ";").replace('"light; green"', "light, green"), ".csv"),
+        (SHOP.replace(",", "|").replace('"light| green"', "light, green"), ".csv"),
         (SHOP, ".tsv"),
         (SHOP, ".CSV"),
         (gzip.compress(SHOP.encode(), mtime=0), ".csv.gz"),
@@ -102,7 +103,7 @@ def test_one_column_may_have_a_comma_in_its_name(tmp_path):
         ("\n\n", "found an empty file"),
         ("a,b\n", "expected at least one row, found none"),
         ("a,b,a\n1,2,3\n", "names that differ, as in a header, found 'a' more than once"),
-        ("a,,c\n1,2,3\n", "expected a name for each column, found 'a', '', 'c'"),
+        (",\n1,2\n", "expected a name for each column, found '', ''"),
         ("a,b\n1,2\n3\n", "expected 2 cells as in the header, found 1 in line 3"),
         ("a,b\n1,2\n\n3,4\n", "expected 2 cells as in the header, found 0 in line 3"),
         ('a,b\n"1\n1",2\n3,4,5\n', "expected 2 cells as in the header, found 3 in line 4"),
@@ -124,7 +125,14 @@ def test_a_first_column_without_a_name(tmp_path):
     notes = []
     found = read(tmp_path, '"",a\n"1",x\n"2",y\n', notes=notes)
     assert found.to_pydict() == {"column 0": ["1", "2"], "a": ["x", "y"]}
-    assert notes == ["the first column has no name: it is called 'column 0'"]
+    assert notes == ["1 column without a name: called 'column 0'"]
+
+
+def test_lines_that_end_with_a_comma(tmp_path):
+    notes = []
+    found = read(tmp_path, "a;b;;\n1;x;;\n2;y;;\n", notes=notes)
+    assert found.to_pydict() == {"a": ["1", "2"], "b": ["x", "y"], "column 2": [None, None], "column 3": [None, None]}
+    assert notes == ["2 columns without a name: called 'column 2', 'column 3'"]
 
 
 def test_columns_are_dropped_before_they_are_looked_at(tmp_path):
@@ -168,6 +176,8 @@ def test_typed_files(tmp_path, suffix):
 def test_lines_of_json(tmp_path):
     found = read(tmp_path, '{"a": 1, "b": "x"}\n{"a": null, "b": "NA"}\n', ".jsonl")
     assert found.to_pydict() == {"a": [1, None], "b": ["x", None]}
+    found = read(tmp_path, '{"a": 1, "b": "2020-01-31", "c": "2020-01-31T08:00:00Z", "d": 2}\n', ".jsonl")
+    assert found.to_pydict() == {"a": [1], "b": ["2020-01-31"], "c": ["2020-01-31T08:00:00Z"], "d": [2]}
 
 
 @pytest.mark.parametrize(
@@ -258,6 +268,9 @@ def test_files_that_are_no_tables(tmp_path):
         read_table(tmp_path / "a.xlsx")
     with pytest.raises(FileNotFoundError, match=r"found no file at .*a.csv"):
         read_table(tmp_path / "a.csv")
+    (tmp_path / "people.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(FileNotFoundError, match=r"found no file at .*; did you mean .*people.csv\?"):
+        read_table(tmp_path / "poeple.csv")
     assert [is_table(name) for name in ("a.csv", "a.CSV.gz", "a.gz", "a.xlsx", "digits")] == [
         True,
         True,

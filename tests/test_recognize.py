@@ -219,6 +219,12 @@ def test_bad_bounds(bounds, message):
         only(np.array([0.5, 3, 7]), bounds={"a": bounds})
 
 
+def test_bounds_of_categories_are_told():
+    notes = []
+    recognize(pa.table({"a": [1, 2, 4] * 10}), bounds={"a": (0, 5)}, notes=notes)
+    assert notes == ["column 'a' has categories, of which none has bounds: --kind a=numeric changes that"]
+
+
 def test_whole_numbers_above_2_to_53_keep_their_identity():
     numbers = [2**53 + 1, 2**53 + 2, 2**60 + 1] * 10
     for values in (pa.array(numbers), text(*numbers), pa.array(numbers, "uint64")):

@@ -51,6 +51,16 @@ def test_numbers_come_back_from_their_scores():
     assert drawn.min() >= 0
 
 
+def test_numbers_far_from_all_others_come_back():
+    scale = Scale.fit(heaped(), lower=0.0)
+    np.testing.assert_allclose(scale.values(scale.scores(1e9)), 1e9, rtol=1e-9)
+
+
+def test_tails_of_small_numbers_are_small():
+    x = np.random.default_rng(0).random(1000) * 1e-15
+    assert max(Scale.fit(x).tails) < 1e-15
+
+
 def test_the_leaf_of_a_heaped_column_is_a_distribution():
     family = NumericColumns([Numeric(Scale.fit(heaped(), lower=0.0), members=4)])
     x = torch.arange(0, 300_000, dtype=torch.float64)[:, None]

@@ -26,6 +26,10 @@ from hyperspn.data.spelling import Spelling, find_spelling
         (["1 234 kWh", "7 kWh"], [1234, 7], Spelling(".", " ", suffix=" kWh", places=0)),
         (["-4,5 °C", "12,0 °C"], [-4.5, 12], Spelling(",", suffix=" °C", places=1)),
         (["$1,234.50", "$7.25"], [1234.5, 7.25], Spelling(".", ",", "$", places=2)),
+        (["$1,234.50", "-$7.25"], [1234.5, -7.25], Spelling(".", ",", "$", places=2, sign_first=True)),
+        (["-€7", "€1"], [-7, 1], Spelling(prefix="€", places=0, sign_first=True)),
+        (["$-7", "$1"], [-7, 1], Spelling(prefix="$", places=0)),
+        (["8GB", "16GB"], [8, 16], Spelling(suffix="GB", places=0)),
     ],
 )
 def test_spellings_there_and_back(texts, numbers, spelling):
@@ -47,6 +51,8 @@ def test_spellings_there_and_back(texts, numbers, spelling):
         *(
             ["5%", "5"],
             ["$5", "€5"],
+            ["$-5", "-$5"],
+            ["8GB", "1TB"],
             ["5 m", "5 km"],
             ["12a", "13a"],
             ["1 Main Street", "2 Main Street"],

@@ -10,6 +10,7 @@ import torch
 from scipy import stats
 
 from hyperspn import TableModel, fit_table
+from hyperspn.asking import Numbers
 from hyperspn.data.events import Above, AnyOf, Likely, Missing, Not
 
 ROWS = 600
@@ -205,6 +206,7 @@ def test_missing_as_data():
     assert sampled == pytest.approx(model.probability("height=missing"), abs=0.05)
     assert not model.impute(frame.head(50))["height"].isna().any()
     assert model.distribution("height").missing == pytest.approx(model.probability("height=missing"))
+    assert model.distribution("height", "height=missing") == Numbers("height", {}, None, 0.0, missing=1.0)
 
 
 def test_a_file_is_the_model(model, tmp_path):

@@ -44,7 +44,7 @@ class Numbers:
     Arguments:
         column: The name of the column.
         quantiles: Values at levels of probability, as the table writes them.
-        mean: The mean; of dates, as the table writes it.
+        mean: The mean; of dates, as the table writes it; None where it is known that nothing was recorded.
         std: The standard deviation, in the unit of the column.
         points: Values of positive probability, with these.
         missing: The probability that nothing was recorded, where this is modeled; all else is then of recorded values.
@@ -105,6 +105,8 @@ def _numbers(model: Model, variable: int, posterior: Tensor, known: Known | None
     """The distribution of a column of numbers from the posterior of its leaf distributions, (1, l)."""
     column, family = model.schema.columns[variable], model.circuit.leaves.families[variable]
     within = None if known is None else known.event
+    if within is not None and np.isposinf(within[:, 0]).all():
+        return Numbers(column.name, {}, None, 0.0, missing=1.0)
     at_levels = quantiles(model.circuit, variable, posterior, LEVELS, within)[0]
     ((mean,), (std,)) = mean_and_std(model.circuit, variable, posterior, within)
     points = getattr(family, "points", ())

@@ -19,6 +19,7 @@ HALVINGS = 60
 MOST_CELLS = 20_000
 SCORES = np.concatenate([np.arange(-40, -8, 0.25), np.arange(-3200, 3201) / 400, np.arange(8.25, 40.25, 0.25)])
 FINEST = 1000
+FAR_TAILS = 40
 
 
 def cumulative(
@@ -50,7 +51,7 @@ def quantiles(
     rows, count = len(posterior), len(wanted)
     expanded = posterior.repeat_interleave(count, 0)
     targets = np.tile(wanted, rows)
-    low, high = (np.full(rows * count, end) for end in _range(circuit, variable))
+    low, high = (np.full(rows * count, end) for end in _range(circuit, variable, _ends(within)))
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         enough = cumulative(circuit, variable, expanded, middle, within) >= targets
@@ -82,7 +83,7 @@ def pieces(circuit: Circuit, variable: int, within: ArrayLike | None = None) -> 
     """
     support = np.array([[-inf, inf]]) if within is None else np.asarray(within, np.float64)
     unit = unit_of(circuit, variable)
-    ends = support[np.isfinite(support)]
+    ends = _ends(support)
     edges = np.unique(np.concatenate([_edges(circuit, variable, ends), ends]))
     low, high = np.append(-inf, edges), np.append(edges, inf)
     values = np.append(edges[0] - unit / 2, np.append((edges[1:] + edges[:-1]) / 2, edges[-1] + unit / 2))
@@ -149,16 +150,16 @@ def _edges(circuit: Circuit, variable: int, ends: FloatArray) -> FloatArray:
     Beyond the ends of intervals that are far out there are small pieces, too, where all that is inside is near them.
     """
     scale = getattr(circuit.leaves.families[variable], "scale", None)
-    low, high = _range(circuit, variable)
     if scale is None:
+        low, high = _range(circuit, variable, ends[:0])
         near = ends[:, None] + np.linspace(-1, 1, FINEST) * (high - low) / 24
         return np.concatenate([np.linspace(low, high, len(SCORES)), near.ravel()])
     far, points = np.unique(scale.values(SCORES)), np.array(scale.points)
-    near = (ends[:, None] + np.linspace(-40, 40, 4 * FINEST) * max(scale.tails)).ravel()
+    near = (ends[:, None] + np.linspace(-FAR_TAILS, FAR_TAILS, 4 * FINEST) * max(scale.tails)).ravel()
     numbers = np.concatenate([far[np.isfinite(far)], near, scale.knots])
     if scale.decimals is None:
         return np.concatenate([numbers, points, np.nextafter(points, inf)])
-    low, high = min(low, *near, low), max(high, *near, high)
+    low, high = _range(circuit, variable, ends)
     if (high - low) / scale.width <= MOST_CELLS:
         cells = np.arange(np.floor(low / scale.width), np.ceil(high / scale.width) + 1) * scale.width
         numbers = np.concatenate([numbers[(numbers < low) | (numbers > high)], cells])
@@ -166,12 +167,20 @@ def _edges(circuit: Circuit, variable: int, ends: FloatArray) -> FloatArray:
     return np.unique(np.floor(numbers / scale.width + 0.5) - 0.5) * scale.width
 
 
-def _range(circuit: Circuit, variable: int) -> tuple[float, float]:
-    """Numbers below and above which there is next to nothing."""
+def _ends(within: ArrayLike | None) -> FloatArray:
+    """The finite ends of intervals."""
+    ends = np.asarray([] if within is None else within, np.float64)
+    return ends[np.isfinite(ends)]
+
+
+def _range(circuit: Circuit, variable: int, ends: FloatArray) -> tuple[float, float]:
+    """Numbers below and above which there is next to nothing, also within intervals with these ends."""
     scale = getattr(circuit.leaves.families[variable], "scale", None)
     if scale is not None:
         low, high = scale.values(np.array([-8.0, 8.0]))
-        return float(min(low, *scale.points, low)), float(max(high, *scale.points, high))
-    mean, variance = circuit.leaves.families[variable].moments(circuit.leaves.parameters_of(variable))
-    spread = 12 * variance.sqrt()
-    return float((mean - spread).min()), float((mean + spread).max())
+        beyond, inside = FAR_TAILS * max(scale.tails), [low, high, *scale.points]
+    else:
+        mean, variance = circuit.leaves.families[variable].moments(circuit.leaves.parameters_of(variable))
+        spread = 12 * variance.sqrt()
+        beyond, inside = spread.max().item(), [(mean - spread).min().item(), (mean + spread).max().item()]
+    return float(min(*inside, *(ends - beyond))), float(max(*inside, *(ends + beyond)))

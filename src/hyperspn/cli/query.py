@@ -84,7 +84,7 @@ def asked_columns(of: str, names: Sequence[str]) -> list[str] | None:
     """The columns that a question is about; none if it is about an event."""
     if of in names:
         return [of]
-    parts = [part.strip() for part in next(csv.reader([of], skipinitialspace=True), [])]
+    parts = [part.strip() for part in next(csv.reader([of], skipinitialspace=True), [""])]
     return None if OPERATORS.search(of) and not all(part in names for part in parts) else parts
 
 
@@ -174,6 +174,8 @@ def _lines_of_categories(answer: Categories) -> tuple[Sequence[Any], list[list[A
 
 
 def _lines_of_numbers(model: TableModel, answer: Numbers) -> tuple[Sequence[Any], list[list[Any]]]:
+    if answer.mean is None:
+        return ("", answer.column), [["P(missing)", probability(1.0)]]
     column = model.schema.columns[model.schema.index(answer.column)]
     unit = f" {column.unit}s" if column.unit else ""
     mean, std = (answer.mean if isinstance(answer.mean, str) else f"{answer.mean:.6g}"), f"{answer.std:.4g}{unit}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
-FALSE, TRUE = ("false", "f", "no", "n"), ("true", "t", "yes", "y")
+FALSE, TRUE = ("false", "f", "no", "n", "0"), ("true", "t", "yes", "y", "1")
 
 
 def numbers_of(values: pa.ChunkedArray, spelling: Spelling | None = None) -> NDArray[np.float64]:

@@ -25,7 +25,7 @@ from .arrays import (
     truths_of,
     without_nan,
 )
-from .dates import ISO, UNITS, DateFormat, seconds_of, times_of
+from .dates import ISO, UNITS, DateFormat, in_zone, local_seconds, seconds_of, times_of
 from .scales import Scale
 from .spelling import EXACT, Spelling
 
@@ -170,7 +170,9 @@ class Column:
             length = UNITS[self.unit]
             if is_text(values):
                 return on_levels(lambda levels: to_numpy(self._seconds(levels)), values) / length
-            return to_numpy(seconds_of(values)) / length if pa.types.is_temporal(values.type) else numbers_of(values)
+            if not pa.types.is_temporal(values.type):
+                return numbers_of(values)
+            return to_numpy(seconds_of(in_zone(values, self.type))) / length
         is_boolean = bool(self.categories) and isinstance(self.categories[0], bool)
         return truths_of(values) if is_boolean else numbers_of(values, self.spelling)
 
@@ -183,7 +185,7 @@ class Column:
             if seconds is None or seconds.null_count:
                 parsed = DateFormat(pattern).parse(text)
                 seconds = parsed if seconds is None else pc.coalesce(seconds, parsed)
-        return seconds
+        return seconds if self.format else local_seconds(seconds, self.type)
 
     def decode(self, codes: NDArray[np.floating], seed: int | None = None) -> pa.Array:
         """The values that codes or numbers stand for, (rows,), null for NaN and for "missing".

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-GUESSED = (",", ";", "\t")
+GUESSED = (",", ";", "\t", "|")
 BLOCK, PARSED_BLOCK = 1 << 21, 1 << 23
 
 
@@ -55,7 +55,7 @@ def _parse(rows: pa.Buffer, width: int, delimiter: str, has_quotes: bool) -> pa.
     strings = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
 
     def parse(block: int) -> pa.Table:
-        reading = arrow_csv.ReadOptions(column_names=names, block_size=block)
+        reading = arrow_csv.ReadOptions(column_names=names, block_size=block, use_threads=rows.size > block)
         return arrow_csv.read_csv(pa.BufferReader(rows), reading, parsing, strings)
 
     try:

@@ -18,6 +18,7 @@ UNITS = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
 DAYS = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%d.%m.%Y", "%m.%d.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y"),
     *("%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y"),
+    *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%m-%d-%y", "%d-%b-%y"),
 )
 TIMES = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
 FORMATS = (*DAYS, *(f"{day}{gap}{time}" for day in DAYS for gap in " T" for time in TIMES), *TIMES)
@@ -50,7 +51,7 @@ class DateFormat:
 
     @property
     def is_time_of_day(self) -> bool:
-        return "%Y" not in self.pattern
+        return "%d" not in self.pattern
 
     def parse(self, text: pa.Array) -> pa.Array:
         """Seconds since 1970, or since midnight; null for what is not written in this format."""
@@ -84,6 +85,8 @@ class DateFormat:
         text = pc.strftime(time, format=self.pattern)
         if not self.padded:
             text = pc.replace_substring_regex(text, r"(^|[^:\d])0(\d)", r"\1\2")
+            if "%y" in self.pattern:  # years always have two digits
+                text = pc.replace_substring_regex(text, r"^(\w+\W\w+\W)(\d)(\D|$)", r"\10\2\3")
         end: Any = self.zone
         if self.digits:
             fraction = pc.utf8_lpad(pc.cast(_modulo(ticks, 10**self.digits), pa.string()), self.digits, "0")
@@ -127,6 +130,27 @@ def seconds_of(values: pa.ChunkedArray) -> pa.ChunkedArray:
         return pc.multiply(pc.cast(pc.cast(values, pa.int32()), pa.float64()), 86400.0)
     integers = pc.cast(values, pa.int32() if pa.types.is_time32(values.type) else pa.int64())
     return pc.divide(pc.cast(integers, pa.float64(), safe=False), _ticks(values.type))
+
+
+def in_zone(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Dates and times without a zone as those of the zone in the name of a type like ``timestamp[us, tz=UTC]``, if any."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    zone = re.search(r"tz=([^\]]+)", name)
+    if zone is None or getattr(values.type, "tz", None):
+        return values
+    times = pc.cast(values, pa.timestamp("us"))
+    return pc.assume_timezone(times, zone[1], ambiguous="earliest", nonexistent="earliest")
+
+
+def local_seconds(seconds: pa.Array, name: str) -> pa.Array:
+    """Seconds since 1970 of clocks in the zone of a type, as seconds since 1970."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    times = pc.cast(pc.cast(pc.multiply(seconds, 1e6), pa.int64()), pa.timestamp("us"))
+    return seconds_of(in_zone(times, name)) if "tz=" in name else seconds
 
 
 def times_of(seconds: pa.Array, dtype: pa.DataType) -> pa.Array:

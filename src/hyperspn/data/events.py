@@ -13,6 +13,7 @@ import numpy as np
 
 from numpy.typing import NDArray
 
+from ..checks import plural
 from .arrays import numbers_of
 from .columns import OTHER, Column
 
@@ -172,8 +173,7 @@ def _weights(column: Column, event: Event) -> FloatArray:
             weights[-1] = 0.0
         return weights
     if isinstance(event, (AnyOf, set, frozenset, list)):
-        parts = event.events if isinstance(event, AnyOf) else event
-        return np.sum([_weights(column, part) for part in dict.fromkeys(parts)], axis=0)
+        return np.sum([_weights(column, part) for part in dict.fromkeys(_parts(column, event))], axis=0)
     if _is_value(event):
         return _weights_of_value(column, event)
     return _weights_of_range(column, *_range(event))
@@ -239,12 +239,20 @@ def _like(categories: Sequence[Any], value: Any) -> Any:
 def _range(event: Event) -> tuple[Any, Any, tuple[bool, bool]]:
     """The ends of an event, and whether they belong to it."""
     if isinstance(event, (Above, AtLeast)):
-        return event.value, None, (isinstance(event, AtLeast), True)
+        return _end(event.value, -inf), None, (isinstance(event, AtLeast), True)
     if isinstance(event, (Below, AtMost)):
-        return None, event.value, (True, isinstance(event, AtMost))
+        return None, _end(event.value, inf), (True, isinstance(event, AtMost))
     if isinstance(event, tuple) and len(event) == 2:
-        return event[0], event[1], (True, True)
+        return _end(event[0], -inf), _end(event[1], inf), (True, True)
     raise ValueError(f"expected an event like a value, (30, 40) or a set of values, found {event!r}")
+
+
+def _end(value: Any, open_end: float) -> Any:
+    """The end of a range; None where it is infinite, in text, too."""
+    try:
+        return None if float(value) == open_end else value
+    except (TypeError, ValueError):
+        return value
 
 
 def _width(column: Column) -> float:
@@ -266,16 +274,29 @@ def _intervals(column: Column, event: Event) -> FloatArray:
     if isinstance(event, Not):
         return _complement(_intervals(column, event.event))
     if isinstance(event, (AnyOf, set, frozenset, list)):
-        parts = event.events if isinstance(event, AnyOf) else event
-        return _union(np.concatenate([_intervals(column, part) for part in parts]))
-    if _is_value(event):
-        event = (event, event)
-    low, high, closed = _range(event)
+        return _union(np.concatenate([_intervals(column, part) for part in _parts(column, event)]))
+    low, high, closed = (event, event, (True, True)) if _is_value(event) else _range(event)
     start = -inf if low is None else _edge(column, low, below=closed[0])
     end = inf if high is None else _edge(column, high, below=not closed[1])
     if low is not None and high is not None and start >= end:
-        raise ValueError(f"expected a range with values of column {column.name!r} in it, found {low}..{high}")
+        raise ValueError(_no_values(column, low, high))
     return np.array([[start, end]])
+
+
+def _parts(column: Column, event: Event) -> Sequence[Event]:
+    parts = event.events if isinstance(event, AnyOf) else list(event)
+    if not parts:
+        raise ValueError(f"expected at least one value of column {column.name!r}, found none")
+    return parts
+
+
+def _no_values(column: Column, low: Any, high: Any) -> str:
+    if low != high:
+        return f"expected a range with values of column {column.name!r} in it, found {low}..{high}"
+    recorded = "whole" if column.decimals == 0 else f"recorded to {plural(column.decimals or 0, 'decimal')}"
+    return (
+        f"expected a number like others in column {column.name!r}, which are {recorded}, found {low}: ask for a range"
+    )
 
 
 def _edge(column: Column, value: Any, below: bool) -> float:

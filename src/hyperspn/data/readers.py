@@ -51,7 +51,7 @@ def read_table(
     if name != STANDARD_INPUT and suffix not in READERS:
         raise ValueError(f"expected a table {', '.join(READERS)}, found {name}")
     if name != STANDARD_INPUT and not Path(name).is_file():
-        raise FileNotFoundError(f"expected a table, found no file at {name}")
+        raise FileNotFoundError(f"expected a table, found no file at {name}{_did_you_mean_file(Path(name))}")
     try:
         content = _content(name)
         suffix = suffix or next((kind for magic, kind in MAGIC.items() if content.startswith(magic)), ".csv")
@@ -68,7 +68,7 @@ def tidy_table(
     table: pa.Table, suffix: str, drop: Collection[str], missing_values: Collection[str] | None, notes: list[str]
 ) -> pa.Table:
     """What was read from a file with this suffix, without dropped columns, blanks and words that mean "missing"."""
-    table = _name_first_column(_without(table, drop), notes)
+    table = _name_columns(_without(table, drop), notes)
     check_names(table.column_names)
     table = standard_table(table) if suffix in DELIMITERS else trim(standard_table(table))
     return _with_holes(table, MISSING if missing_values is None else ("", *missing_values), notes)
@@ -95,6 +95,11 @@ def _content(name: str) -> bytes:
         raise ValueError(f"the gzip file is damaged ({error}): copy or fetch it again") from error
 
 
+def _did_you_mean_file(path: Path) -> str:
+    tables = [file for file in path.parent.glob("*") if is_table(file)]
+    return did_you_mean(str(path), [str(file) for file in tables if did_you_mean(path.stem, [file.stem])])
+
+
 def _without(table: pa.Table, drop: Collection[str]) -> pa.Table:
     """The table without some columns, of which several may have one name."""
     for name in drop:
@@ -107,13 +112,14 @@ def check_known(name: str, names: Sequence[str]) -> None:
         raise ValueError(f"expected the name of a column, found {name!r}{did_you_mean(name, names)}")
 
 
-def _name_first_column(table: pa.Table, notes: list[str]) -> pa.Table:
-    """The table with a name for its first column, which has none where row names were written with a table."""
-    names = table.column_names
-    if len(names) < 2 or names[0] or "column 0" in names:
+def _name_columns(table: pa.Table, notes: list[str]) -> pa.Table:
+    """The table with names for columns without: row names that were written with it, or what follows a last comma."""
+    named = [name or f"column {i}" for i, name in enumerate(table.column_names)]
+    new = [name for name, old in zip(named, table.column_names, strict=True) if not old]
+    if not new or len(new) == len(named) or len(set(named)) < len(named):
         return table
-    notes.append("the first column has no name: it is called 'column 0'")
-    return table.rename_columns(["column 0", *names[1:]])
+    notes.append(f"{plural(len(new), 'column')} without a name: called {list_names([*map(repr, new)])}")
+    return table.rename_columns(named)
 
 
 def _with_holes(table: pa.Table, words: Collection[str], notes: list[str]) -> pa.Table:
@@ -178,7 +184,7 @@ def _read_arrow(content: bytes, suffix: str) -> pa.Table:
 
     readers = {
         ".parquet": ("a Parquet file", pyarrow.parquet.read_table),
-        ".jsonl": ("lines of JSON", pyarrow.json.read_json),
+        ".jsonl": ("lines of JSON", _read_json),
     }
     what, read = readers.get(suffix, ("an Arrow file", pyarrow.feather.read_table))
     try:
@@ -187,6 +193,20 @@ def _read_arrow(content: bytes, suffix: str) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"expected {what}, found another or a damaged one ({error})") from error
     return table
+
+
+def _read_json(lines: pa.BufferReader) -> pa.Table:
+    """Lines of JSON, in which dates stay text, as they are written."""
+    import pyarrow as pa
+    import pyarrow.json
+
+    table = pyarrow.json.read_json(lines)
+    dates = [field.with_type(pa.string()) for field in table.schema if pa.types.is_temporal(field.type)]
+    if not dates:
+        return table
+    lines.seek(0)
+    parsing = pyarrow.json.ParseOptions(explicit_schema=pa.schema(dates))
+    return pyarrow.json.read_json(lines, parse_options=parsing).select(table.column_names)
 
 
 def _read_npy(content: bytes, suffix: str) -> pa.Table:

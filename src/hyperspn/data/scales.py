@@ -294,7 +294,7 @@ def _distribution(
 def _tails(x: FloatArray) -> tuple[float, float]:
     """The mean distance of the outer values from the next ones inside."""
     low, high = np.quantile(x, [OUTER, 1 - OUTER])
-    least = max(1e-9, 1e-6 * float(np.abs(x).max()))
+    least = 1e-6 * float(np.abs(x).max()) or 1e-9
     above, below = x[x > low].min(initial=x[-1]), x[x < high].max(initial=x[0])
     return max(float(np.mean(above - x[x <= low])), least), max(float(np.mean(x[x >= high] - below)), least)
 
@@ -309,5 +309,5 @@ def _log_tail(distance: FloatArray, tail: float, reach: float) -> FloatArray:
 
 def _inverse_tail(log_part: FloatArray, tail: float, reach: float) -> FloatArray:
     """The distance beyond which there is this part of a tail."""
-    end = np.exp(-reach / tail)
-    return np.minimum(-tail * np.log(end + (1 - end) * np.exp(log_part)), reach)
+    end = -reach / tail
+    return np.minimum(-tail * np.logaddexp(end, np.log1p(-np.exp(end)) + log_part), reach)

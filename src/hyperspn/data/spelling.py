@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STYLES = ((".", ""), (".", ","), (",", ""), (",", "."), *product(".,", (" ", "'", "\u00a0", "\u202f")))
-PREFIX, SUFFIX = re.compile(r"[$€£]?"), re.compile(r"[%€]?| [%€$]| [^\W\d_]{1,12}| °[CFK]?")
+PREFIX, SUFFIX = re.compile(r"[$€£]?"), re.compile(r"[%€]?| [%€$]| [^\W\d_]| ?[^\W\d_]{2,12}| °[CFK]?")
 EXACT = 2**53  # whole numbers up to here are exact in float64
 
 
@@ -28,8 +28,9 @@ class Spelling:
         decimal: The decimal mark.
         thousands: What separates thousands, if anything.
         prefix: What every number begins with, like ``$``.
-        suffix: What every number ends with, like ``%`` or `` kg``.
+        suffix: What every number ends with, like ``%``, `` kg`` or ``GB``.
         places: How many decimals every number has, if it is the same number.
+        sign_first: Whether a sign stands before the prefix, as in ``-$5``.
     """
 
     decimal: str = "."
@@ -37,12 +38,14 @@ class Spelling:
     prefix: str = ""
     suffix: str = ""
     places: int | None = None
+    sign_first: bool = False
 
     def __post_init__(self) -> None:
         known = (self.decimal, self.thousands) in STYLES and all(
             isinstance(end, str) and fits.fullmatch(end) for end, fits in ((self.prefix, PREFIX), (self.suffix, SUFFIX))
         )
-        if not known or not (self.places is None or (type(self.places) is int and 0 <= self.places <= 20)):
+        known = known and (self.places is None or (type(self.places) is int and 0 <= self.places <= 20))
+        if not known or type(self.sign_first) is not bool:
             raise ValueError(f"expected a way to write numbers, found {self}")
 
     @property
@@ -76,6 +79,8 @@ class Spelling:
         marks = str.maketrans({",": self.thousands, ".": self.decimal})
         ends = "" if shown is None and decimals is None else f".{decimals if shown is None else shown}f"
         texts = [f"{self.prefix}{f'{level:,{ends}}'.translate(marks)}{self.suffix}" for level in levels.tolist()]
+        if self.sign_first:
+            texts = [text.replace(f"{self.prefix}-", f"-{self.prefix}") for text in texts]
         return pa.array(texts, pa.string()).take(pa.array(places))
 
     def _pattern(self) -> str:
@@ -84,7 +89,9 @@ class Spelling:
         number = rf"(?:{whole}(?:{mark}\d*)?|{mark}\d+)"
         power = r"(?:[eE][+-]?\d+)?" if self.is_plain else ""
         infinite = r"|(?i:inf|infinity)" if self.is_plain else ""
-        return rf"^{re.escape(self.prefix)}[+-]?(?:{number}{power}{infinite}){re.escape(self.suffix)}$"
+        start = re.escape(self.prefix)
+        start = rf"[+-]?{start}" if self.sign_first else rf"{start}[+-]?"
+        return rf"^{start}(?:{number}{power}{infinite}){re.escape(self.suffix)}$"
 
 
 def find_spelling(text: pa.ChunkedArray) -> tuple[Spelling, pa.ChunkedArray] | None:
@@ -96,7 +103,7 @@ def find_spelling(text: pa.ChunkedArray) -> tuple[Spelling, pa.ChunkedArray] | N
     if ends is None:
         return None
     for style in STYLES:
-        spelling = Spelling(*style, *ends)
+        spelling = Spelling(*style, *ends, sign_first=bool(ends[0]) and _starts_with(text, f"-{ends[0]}"))
         if spelling.parse(text[:100]).null_count == 0 and (numbers := spelling.parse(text)).null_count == 0:
             return spelling if spelling.is_plain else replace(spelling, places=_places(spelling, text)), numbers
     return None
@@ -111,7 +118,7 @@ def nearest_spelling(text: pa.Array) -> Spelling:
 
 def _ends(text: str) -> tuple[str, str] | None:
     """What stands before and after a number; nothing if there is none."""
-    match = re.fullmatch(r"([^\d+.,-]?)[+-]?(?:[\d.,].*?|(?i:inf|infinity))([^\d.,]*)", text, re.ASCII | re.DOTALL)
+    match = re.fullmatch(r"-?([^\d+.,-]?)[+-]?(?:[\d.,].*?|(?i:inf|infinity))([^\d.,]*)", text, re.ASCII | re.DOTALL)
     return match and (match[1] if PREFIX.fullmatch(match[1]) else "", match[2] if SUFFIX.fullmatch(match[2]) else "")
 
 
@@ -132,11 +139,16 @@ def is_too_long(text: pa.Array, numbers: NDArray[np.float64]) -> bool:
     return bool((np.abs(numbers) > EXACT).any()) and pc.any(pc.match_substring_regex(text, r"\d{16,}$")).as_py()
 
 
+def _starts_with(text: pa.ChunkedArray, start: str) -> bool:
+    import pyarrow.compute as pc
+
+    return pc.any(pc.starts_with(text, start)).as_py()
+
+
 def _without_plus(text: pa.ChunkedArray) -> pa.ChunkedArray:
     import pyarrow.compute as pc
 
-    signed = pc.any(pc.starts_with(text, "+")).as_py()
-    return pc.replace_substring_regex(text, r"^\+", "") if signed else text
+    return pc.replace_substring_regex(text, r"^\+", "") if _starts_with(text, "+") else text
 
 
 def _has_leading_zeros(text: pa.ChunkedArray) -> bool:

@@ -243,6 +243,10 @@ class Values:
 
     def _categorical(self, levels: list[Any], counts: NDArray[np.integer]) -> Column:
         """The column of these categories, in which rare ones are pooled if there are many."""
+        if self.wish.bounds is not None:
+            self.notes.append(
+                f"column {self.name!r} has categories, of which none has bounds: --kind {self.name}=numeric changes that"
+            )
         rare = counts < (RARE if len(levels) > MANY else 0)
         if rare.all():
             raise UnsuitableError(f"{len(levels):,} categories, none of them in {RARE} rows")
