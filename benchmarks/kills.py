@@ -76,12 +76,14 @@ def main() -> None:
         seconds = monotonic() - start
         while kills < options.kills:
             rounds += 1
-            folder = Path(name, str(rounds))
+            folder, before, start = Path(name, str(rounds)), kills, monotonic()
             arguments = command(options.task, options.model, options.steps, folder)
             while (
                 output := run(arguments, chance.uniform(0, 0.7 * seconds) if kills < options.kills else None)
             ) is None:
                 kills += 1
+            if kills == before:  # how long a run takes now
+                seconds = monotonic() - start
             ended = outcome(options.task, folder, output)
             if others := [part for part in whole if ended[part] != whole[part]]:
                 sys.exit(f"run {rounds}: other {' and '.join(others)} than the unbroken run")

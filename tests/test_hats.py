@@ -13,7 +13,7 @@ from scipy.integrate import quad
 
 from hyperspn import EM, SPN, Categorical, Gaussian, HyperSPN, Numeric
 from hyperspn.data.scales import Scale
-from hyperspn.engines import LayeredEngine
+from hyperspn.engines import LayeredEngine, NativeEngine
 from hyperspn.kernel import kernel
 from hyperspn.leaves import Leaves
 from hyperspn.leaves.hats import Hats
@@ -166,6 +166,21 @@ def test_engines_agree_on_numbers(layer_size, dtype):
             if other.grad is not None and other.numel():
                 scale = float(other.grad.abs().max()) + 1e-2
                 torch.testing.assert_close(own.grad / scale, other.grad / scale, rtol=0, atol=20 * tolerance)
+
+
+@needs_kernel
+@pytest.mark.parametrize("layer_size", [3, 17])
+def test_bells_in_chunks_agree(layer_size):
+    x = rows(40)
+    for circuit in circuits(layer_size, torch.float64):
+        parts = deepcopy(circuit)
+        parts.engine = NativeEngine(parts.sectors, parts.leaves, weights_at_once=500)
+        for one in (circuit, parts):
+            log_p = one.log_prob(x)
+            log_p[log_p > -inf].sum().backward()
+        torch.testing.assert_close(parts.log_prob(x), circuit.log_prob(x))
+        for own, other in zip(parts.parameters(), circuit.parameters(), strict=True):
+            torch.testing.assert_close(own.grad, other.grad)
 
 
 @needs_kernel

@@ -28,7 +28,8 @@ class Program:
         rows: int,  # sum nodes of a region
         variables: int,  # those with codes
         sparse: int,  # those of which few likelihoods are not 0
-        kinds: int,
+        grids: Sequence[tuple[float, float, int]],  # for each kind the first place, the step and the number of places
+        starts: Sequence[float],  # where the bells of each row begin
     ) -> None: ...
 
 class Batch:
@@ -66,8 +67,8 @@ class Walk:
     """
 
     def __init__(self, batch: Batch, first_tree: int, last_tree: int, tape: bool, threads: int) -> None: ...
-    def forward(self, logits: Sequence[NDArray[Any]], bases: Sequence[int], first: int, last: int) -> None:
-        """Evaluates nodes first : last from the logits of their sectors, for each kind (sectors, rows, columns) from its base on."""
+    def forward(self, written: Sequence[NDArray[Any]], bases: Sequence[int], first: int, last: int) -> None:
+        """Evaluates nodes first : last from what is written for their sectors, for each kind (sectors, rows, numbers per row) from its base on."""
 
     def finished(self) -> bool:
         """Whether the values are known; else all nodes must be evaluated again, more exactly."""
@@ -77,18 +78,21 @@ class Walk:
 
     def backward(
         self,
-        logits: Sequence[NDArray[Any]],
+        written: Sequence[NDArray[Any]],
         bases: Sequence[int],
         first: int,
         last: int,
         seeds: NDArray[Any],  # (trees, samples)
         flows: bool,
     ) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
-        """The gradients of logits, or expected flows, and of log-likelihoods. Of all nodes at once, nothing need be evaluated before."""
+        """The gradients of what is written, where logits may get expected flows instead, and of log-likelihoods.
+
+        Of all nodes at once, nothing need be evaluated before.
+        """
 
 def best_values(
     batch: Batch,
-    logits: Sequence[NDArray[Any]],
+    written: Sequence[NDArray[Any]],
     bases: Sequence[int],
     first_tree: int,
     last_tree: int,
@@ -98,7 +102,7 @@ def best_values(
 
 def descend(
     batch: Batch,
-    logits: Sequence[NDArray[Any]],
+    written: Sequence[NDArray[Any]],
     bases: Sequence[int],
     first_tree: int,
     last_tree: int,

@@ -23,7 +23,7 @@ from .native_descent import NativeAscent
 from .reader import KernelBatch, Reader, leaf_type
 from .trees import Chunk, Ids, Piece, Trees
 
-Logits = list[Tensor]  # for each kind, (sectors, rows, columns)
+Written = list[Tensor]  # for each kind, what its sectors are made from, (sectors, rows, numbers per row)
 Parameters = Sequence[Tensor]
 
 
@@ -131,8 +131,8 @@ class NativeEngine(LayeredEngine):
         evaluation = Evaluation(batch, weights, tuple(parameters), flows)
         if evaluation.is_one_chunk:
             with torch.set_grad_enabled(learns and torch.is_grad_enabled()):
-                logits = evaluation.logits(evaluation.pieces[0].chunks[0])
-            values = LogValues.apply(evaluation, batch.log_dense, *logits)
+                written = evaluation.written(evaluation.pieces[0].chunks[0])
+            values = LogValues.apply(evaluation, batch.log_dense, *written)
         else:
             values = LogValuesInChunks.apply(evaluation, batch.log_dense, *parameters.values())
         return values + batch.scale[:, None] if batch.is_scaled else values
@@ -163,57 +163,57 @@ class Evaluation:
     def is_one_chunk(self) -> bool:
         return len(self.pieces) == len(self.pieces[0].chunks) == 1
 
-    def logits(self, chunk: Chunk, parameters: Parameters | None = None) -> Logits:
-        """Materializes the sectors of a chunk, with these parameters if they are given."""
+    def written(self, chunk: Chunk, parameters: Parameters | None = None) -> Written:
+        """What the source writes for the sectors of a chunk, with these parameters if they are given."""
         write: Callable[[int, Ids], Tensor] = self.weights
         if parameters is not None:
             named = dict(zip(self.names, parameters, strict=True))
             write = lambda kind, ids: functional_call(self.weights, named, (kind, ids))
         kinds = self.reader.trees.sectors.kinds
-        return [kinds[index].logits(write(index, ids)).contiguous() for index, ids in enumerate(chunk.ids)]
+        return [kinds[index].by_rows(write(index, ids)).contiguous() for index, ids in enumerate(chunk.ids)]
 
-    def values(self, parameters: Parameters | None = None, kept: Logits | None = None) -> Tensor:
+    def values(self, parameters: Parameters | None = None, kept: Written | None = None) -> Tensor:
         """The log-value of every tree, (trees, batch)."""
         values = [self._walk_up(piece, parameters, kept).values() for piece in self.pieces]
         return torch.from_numpy(values[0] if len(values) == 1 else np.concatenate(values))
 
     def gradients(
-        self, seeds: Tensor, parameters: Parameters | None = None, kept: Logits | None = None
-    ) -> Iterator[tuple[Logits, Logits, Tensor | None]]:
-        """For each chunk its logits and their gradients, and the gradient of the dense log-likelihoods, (rows, batch)."""
+        self, seeds: Tensor, parameters: Parameters | None = None, kept: Written | None = None
+    ) -> Iterator[tuple[Written, Written, Tensor | None]]:
+        """For each chunk what is written for it and the gradients of that, and the gradient of the dense log-likelihoods, (rows, batch)."""
         for piece in self.pieces:
             if len(piece.chunks) > 1:
                 walk = self._walk_up(piece, parameters, kept, tape=True)
             else:  # goes up and down a tree at once
                 walk = kernel.Walk(self.batch, *_ends(piece.trees), False, self.threads)
             for chunk in reversed(piece.chunks):
-                logits = kept or self.logits(chunk, parameters)
+                written = kept or self.written(chunk, parameters)
                 piece_seeds = array(seeds[piece.trees.start : piece.trees.stop])
                 gradients, dense_gradient = walk.backward(
-                    _arrays(logits), chunk.bases, *_ends(chunk.nodes), piece_seeds, self.flows
+                    _arrays(written), chunk.bases, *_ends(chunk.nodes), piece_seeds, self.flows
                 )
                 dense = None if dense_gradient is None else torch.from_numpy(dense_gradient)
-                yield logits, [torch.from_numpy(gradient) for gradient in gradients], dense
+                yield written, [torch.from_numpy(gradient) for gradient in gradients], dense
 
     @torch.no_grad()
-    def _walk_up(self, piece: Piece, parameters: Parameters | None, kept: Logits | None, tape: bool = False) -> Any:
+    def _walk_up(self, piece: Piece, parameters: Parameters | None, kept: Written | None, tape: bool = False) -> Any:
         """Evaluates trees chunk by chunk, more than once if the kernel has to be more exact."""
         walk = kernel.Walk(self.batch, *_ends(piece.trees), tape, self.threads)
         while not walk.finished():
             for chunk in piece.chunks:
-                logits = _arrays(kept or self.logits(chunk, parameters))
-                walk.forward(logits, chunk.bases, *_ends(chunk.nodes))
+                written = _arrays(kept or self.written(chunk, parameters))
+                walk.forward(written, chunk.bases, *_ends(chunk.nodes))
         return walk
 
 
 class LogValues(torch.autograd.Function):
-    """The log-values of all trees, (batch, trees), as a function of dense log-likelihoods and the logits of one chunk."""
+    """The log-values of all trees, (batch, trees), as a function of dense log-likelihoods and what is written for one chunk."""
 
     @staticmethod
-    def forward(ctx: Any, evaluation: Evaluation, log_dense: Tensor | None, *logits: Tensor) -> Tensor:
+    def forward(ctx: Any, evaluation: Evaluation, log_dense: Tensor | None, *written: Tensor) -> Tensor:
         ctx.evaluation = evaluation
-        ctx.save_for_backward(*logits)
-        return evaluation.values(kept=list(logits)).T
+        ctx.save_for_backward(*written)
+        return evaluation.values(kept=list(written)).T
 
     @staticmethod
     @once_differentiable
@@ -241,25 +241,25 @@ class LogValuesInChunks(torch.autograd.Function):
         wanted = [index for index, need in enumerate(ctx.needs_input_grad[2:]) if need]
         sources = [ctx.detached[index] for index in wanted]
         with torch.enable_grad():
-            for logits, gradients, dense_gradient in ctx.evaluation.gradients(gradient.T.contiguous(), ctx.detached):
+            for written, gradients, dense_gradient in ctx.evaluation.gradients(gradient.T.contiguous(), ctx.detached):
                 dense_total = _sum(dense_total, dense_gradient)
                 if wanted:
-                    parts = torch.autograd.grad(Seeded.apply(gradients, *logits), sources, allow_unused=True)
+                    parts = torch.autograd.grad(Seeded.apply(gradients, *written), sources, allow_unused=True)
                     for index, part in zip(wanted, parts, strict=True):
                         total[index] = _sum(total[index], part)
         return None, dense_total, *total
 
 
 class Seeded(torch.autograd.Function):
-    """A number that has these gradients with respect to logits.
+    """A number that has these gradients with respect to what was written.
 
     To be told them itself, `torch.autograd.grad` would import torch's compiler.
     """
 
     @staticmethod
-    def forward(ctx: Any, gradients: Logits, *logits: Tensor) -> Tensor:
+    def forward(ctx: Any, gradients: Written, *written: Tensor) -> Tensor:
         ctx.gradients = gradients
-        return logits[0].new_zeros(())
+        return written[0].new_zeros(())
 
     @staticmethod
     @once_differentiable
@@ -273,8 +273,8 @@ def _sum(total: Tensor | None, part: Tensor | None) -> Tensor | None:
     return total.add_(part)
 
 
-def _arrays(logits: Logits) -> list[Any]:
-    return [array(block) for block in logits]
+def _arrays(written: Written) -> list[Any]:
+    return [array(block) for block in written]
 
 
 def _ends(span: range) -> tuple[int, int]:

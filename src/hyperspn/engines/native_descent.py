@@ -34,7 +34,7 @@ class NativeAscent:
     @cached_property
     def values(self) -> Tensor:
         if not self.best:
-            return self.evaluation.values((), self._all_logits).T + self.scale
+            return self.evaluation.values(kept=self._all_written).T + self.scale
         values = [kernel.best_values(*part, self.evaluation.threads) for part in self._pieces()]
         return torch.from_numpy(np.concatenate(values)).T + self.scale
 
@@ -55,18 +55,18 @@ class NativeAscent:
         return torch.from_numpy(members)
 
     @cached_property
-    def _all_logits(self) -> list[Tensor] | None:
-        """The weights, if all fit into one chunk."""
+    def _all_written(self) -> list[Tensor] | None:
+        """What is written for all sectors, if they fit into one chunk."""
         evaluation = self.evaluation
-        return evaluation.logits(evaluation.pieces[0].chunks[0], ()) if evaluation.is_one_chunk else None
+        return evaluation.written(evaluation.pieces[0].chunks[0]) if evaluation.is_one_chunk else None
 
     def _pieces(self, used: Tensor | None = None) -> Iterator[tuple[Any, ...]]:
         """What the kernel takes of each piece with trees that are used: batch, weights and trees."""
         for piece in self.evaluation.pieces:
             first, last = piece.trees.start, piece.trees.stop
             if used is None or ((used >= first) & (used < last)).any():
-                logits = self._all_logits or self.evaluation.logits(piece.chunks[0], ())
-                arrays = [array(block) for block in logits]
+                written = self._all_written or self.evaluation.written(piece.chunks[0])
+                arrays = [array(block) for block in written]
                 yield self.evaluation.batch, arrays, piece.chunks[0].bases, first, last
 
 

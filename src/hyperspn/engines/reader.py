@@ -16,6 +16,8 @@ from ..leaves.evidence import Evidence
 from ..leaves.family import LeafFamily
 from ..leaves.leaves import Leaves
 from ..leaves.numeric import Numeric
+from ..weights.bells import quantiles
+from ..weights.sectors import Grid
 from .likelihoods import Dense, Sparse, dense_leaves, scaled, sparse_leaves
 from .trees import Trees, integers
 
@@ -119,9 +121,15 @@ class Reader:
             rows=trees.sectors.layer_size,
             variables=int((types == kernel.CATEGORICAL).sum()),
             sparse=int((types == kernel.SPARSE).sum()),
-            kinds=len(trees.sectors.kinds),
+            grids=[_equal_steps(kind.grid) for kind in trees.sectors.kinds],
+            starts=quantiles(trees.sectors.layer_size).tolist(),
             dense_ptr=integers(np.concatenate([[0], np.cumsum(widths[types == kernel.DENSE])])),
         )
+
+
+def _equal_steps(grid: Grid) -> tuple[float, float, int]:
+    """The first place of a grid, its step, and how many places there are."""
+    return (grid[0], grid[1] - grid[0], len(grid)) if grid else (0.0, 0.0, 0)
 
 
 def leaf_type(family: LeafFamily) -> int:

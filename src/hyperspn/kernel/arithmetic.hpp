@@ -90,6 +90,11 @@ struct Arithmetic {
   // Softmax of the rows of a node's logits, of which `readable` numbers can be read. Returns the smallest weight, or -1
   // if a row has NaN, +inf or nothing finite.
   Real (*normalize)(const Node&, const Real* logits, int64_t readable, int64_t stride, Real* weights);
+  // The same for a node of bells over that many distributions of a grid (see `write_bells`), and with `finish`; null
+  // for an arithmetic that needs their logits.
+  Real (*normalize_bells)(const Node&, int hats, const Real* bells, Real* weights);
+  void (*finish_bells)(const Node&, int hats, const Real* bells, const Real* weights, const Real* gradient,
+                       Real gradient_unit, bool as_flows, Real* out);
   // Turns log-likelihoods into what `Block::dense` holds.
   void (*likelihoods)(Real* x, int64_t count);
   // Nodes [first, last), and the same in reverse.
@@ -118,6 +123,9 @@ extern const Arithmetic<double> log_space;
 
 constexpr int network_vectors = 8;
 constexpr int weight_slack = 16;  // numbers that may be read beyond the last weight
+
+// Rows of a node's bells are set aside for whole vectors.
+inline int64_t bell_stride(int rows) { return (int64_t(rows) + 15) / 16 * 16; }
 
 // Rows of a place: values, scale, loss.
 inline int64_t place_rows(int rows) { return int64_t(rows) + 2; }

@@ -1,6 +1,7 @@
 // What goes into a forest and what comes out: samples, unnormalized weights, gradients.
 #pragma once
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "blocks.hpp"
@@ -8,13 +9,22 @@
 
 namespace hyperspn {
 
-// One kind of sectors: (count, rows, columns), sector `base` first.
+// One kind of sectors, sector `base` first: logits, or bells (see bells.hpp), (count, rows, columns).
 template <class Number>
 struct Sectors {
   Number* data;
   int64_t count, rows, columns, base;
+  const Grid* grid;  // of bells
+  int hats() const { return grid ? grid->count : 0; }
   Number* at(const Node& node) const { return data + (node.sector - base) * rows * columns; }
   int64_t readable(const Node& node) const { return (count - (node.sector - base)) * rows * columns; }
+  // Logits of this very type, if the sector holds such.
+  template <class Real>
+  std::conditional_t<std::is_const_v<Number>, const Real, Real>* plain(const Node& node) const {
+    if constexpr (std::is_same_v<std::remove_const_t<Number>, Real>)
+      if (!grid) return at(node);
+    return nullptr;
+  }
 };
 
 template <class In>
@@ -33,9 +43,12 @@ void check_sector(const Node& node, const Logits<In>& logits) {
   EXPECT(node.sector >= kind.base && node.sector - kind.base < kind.count,
          "one of " + std::to_string(kind.count) + " sectors" + of_kind() + " from " + std::to_string(kind.base),
          node.sector);
-  EXPECT(node.rows <= kind.rows && node.columns <= kind.columns,
-         "logits" + of_kind() + " with at least " + std::to_string(node.rows) + " rows and " +
-             std::to_string(node.columns) + " columns, rows x columns",
+  const int columns = kind.grid ? node.columns - kind.grid->count + 3 : node.columns;
+  EXPECT(!kind.grid || (node.type != INNER && columns >= 3 && columns == kind.columns),
+         "bells" + of_kind() + " with " + std::to_string(columns) + " numbers in a row", kind.columns);
+  EXPECT(node.rows <= kind.rows && columns <= kind.columns,
+         "logits" + of_kind() + " with at least " + std::to_string(node.rows) + " rows and " + std::to_string(columns) +
+             " columns, rows x columns",
          kind.rows * kind.columns);
 }
 

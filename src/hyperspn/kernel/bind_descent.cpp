@@ -92,8 +92,8 @@ void descend(const PyBatch& from, const Arrays& logits, const std::vector<int64_
 
 void bind_descent(nb::module_& m) {
   using namespace nanobind::literals;
-  m.def("best_values", &best_values, "batch"_a, "logits"_a, "bases"_a, "first_tree"_a, "last_tree"_a, "threads"_a = 1);
-  m.def("descend", &descend, "batch"_a, "logits"_a, "bases"_a, "first_tree"_a, "last_tree"_a, "choose"_a, "trees"_a,
+  m.def("best_values", &best_values, "batch"_a, "written"_a, "bases"_a, "first_tree"_a, "last_tree"_a, "threads"_a = 1);
+  m.def("descend", &descend, "batch"_a, "written"_a, "bases"_a, "first_tree"_a, "last_tree"_a, "choose"_a, "trees"_a,
         "samples"_a, "keys"_a, "code_columns"_a, "dense_columns"_a, "sparse_columns"_a, "members"_a, "threads"_a = 1);
 }
 

@@ -19,10 +19,13 @@ namespace {
 
 Program* make_program(const Integers& tree_ptr, const Integers& type, const Integers& variable, const Integers& size,
                       const Integers& kind, const Integers& sector, const Integers& child_ptr, const Integers& children,
-                      const Integers& slot, const Integers& dense_ptr, int rows, int variables, int sparse, int kinds) {
+                      const Integers& slot, const Integers& dense_ptr, int rows, int variables, int sparse,
+                      const std::vector<std::tuple<double, double, int>>& grids, const std::vector<double>& starts) {
   IntegerArrays arrays{copied(tree_ptr), copied(type),      copied(variable), copied(size), copied(kind),
                        copied(sector),   copied(child_ptr), copied(children), copied(slot), copied(dense_ptr)};
-  return new Program(std::move(arrays), rows, variables, sparse, kinds);
+  std::vector<Grid> of_kinds;
+  for (const auto& [first, step, count] : grids) of_kinds.push_back({first, step, count, starts});
+  return new Program(std::move(arrays), rows, variables, sparse, std::move(of_kinds));
 }
 
 // A walk in the precision of its batch, with the values that it finds.
@@ -75,7 +78,7 @@ class PyWalk {
           for (const auto& kind : sectors) {
             In* data;
             arrays.append(make_array<In>({size_t(kind.count), size_t(kind.rows), size_t(kind.columns)}, true, &data));
-            out.sectors.push_back({data, kind.count, kind.rows, kind.columns, kind.base});
+            out.sectors.push_back({data, kind.count, kind.rows, kind.columns, kind.base, kind.grid});
           }
           nb::object dense = nb::none();
           if (program.dense_rows() > 0)
@@ -171,7 +174,7 @@ NB_MODULE(_kernel, m) {
   nb::set_leak_warnings(false);  // circuits may outlive the interpreter
   nb::class_<Program>(m, "Program")
       .def(nb::new_(&make_program), "tree_ptr"_a, "type"_a, "variable"_a, "size"_a, "kind"_a, "sector"_a, "child_ptr"_a,
-           "children"_a, "slot"_a, "dense_ptr"_a, "rows"_a, "variables"_a, "sparse"_a, "kinds"_a);
+           "children"_a, "slot"_a, "dense_ptr"_a, "rows"_a, "variables"_a, "sparse"_a, "grids"_a, "starts"_a);
   nb::class_<PyBatch>(m, "Batch")
       .def(
           nb::init<const Program&, Array, std::optional<Array>, std::optional<PySparseRows>, const std::string&, int>(),
@@ -180,10 +183,10 @@ NB_MODULE(_kernel, m) {
   nb::class_<PyWalk>(m, "Walk")
       .def(nb::init<const PyBatch&, int64_t, int64_t, bool, int>(), "batch"_a, "first_tree"_a, "last_tree"_a, "tape"_a,
            "threads"_a, nb::keep_alive<1, 2>())
-      .def("forward", &PyWalk::forward, "logits"_a, "bases"_a, "first"_a, "last"_a)
+      .def("forward", &PyWalk::forward, "written"_a, "bases"_a, "first"_a, "last"_a)
       .def("finished", &PyWalk::finished)
       .def("values", &PyWalk::values)
-      .def("backward", &PyWalk::backward, "logits"_a, "bases"_a, "first"_a, "last"_a, "seeds"_a, "flows"_a);
+      .def("backward", &PyWalk::backward, "written"_a, "bases"_a, "first"_a, "last"_a, "seeds"_a, "flows"_a);
   m.def("network_forward", &network_forward, "rows"_a, "weights"_a, "biases"_a, "threads"_a = 1);
   m.def("network_backward", &network_backward, "rows"_a, "weights"_a, "biases"_a, "gradient"_a, "threads"_a = 1);
   bind_descent(m);

@@ -76,13 +76,14 @@ class PyBatch {
 
 template <class In>
 Logits<In> read_logits(const Program& program, const Arrays& logits, const std::vector<int64_t>& bases) {
-  EXPECT(int(logits.size()) == program.kinds, std::to_string(program.kinds) + " arrays of logits", logits.size());
-  EXPECT(int(bases.size()) == program.kinds, std::to_string(program.kinds) + " sector bases", bases.size());
+  const size_t kinds = program.grids.size();
+  EXPECT(logits.size() == kinds, std::to_string(kinds) + " arrays of logits", logits.size());
+  EXPECT(bases.size() == kinds, std::to_string(kinds) + " sector bases", bases.size());
   Logits<In> result;
   for (size_t q = 0; q < logits.size(); ++q) {
     EXPECT(logits[q].ndim() == 3, "logits with 3 dimensions (sectors, rows, columns)", logits[q].ndim());
     result.push_back({typed<In>(logits[q], "logits"), int64_t(logits[q].shape(0)), int64_t(logits[q].shape(1)),
-                      int64_t(logits[q].shape(2)), bases[q]});
+                      int64_t(logits[q].shape(2)), bases[q], program.grids[q].count ? &program.grids[q] : nullptr});
   }
   return result;
 }

@@ -1,6 +1,6 @@
 // Travelers down the trees of a batch.
 #pragma once
-#include "batch.hpp"
+#include "bells.hpp"
 #include "descent.hpp"
 #include "tasks.hpp"
 
@@ -134,8 +134,10 @@ class Descent {
   void normalize(const Node& node) const {
     check_sector(node, logits);
     const Sectors<const Real>& kind = logits[node.kind];
-    if (!arithmetic.normalize(node, kind.at(node), kind.columns, choose, weights.get() + node.weight,
-                              logs.get() + node.weight))
+    Real* log_weights = logs.get() + node.weight;
+    if (kind.grid) write_logits(node, kind, log_weights);
+    if (!arithmetic.normalize(node, kind.grid ? log_weights : kind.at(node), kind.grid ? node.columns : kind.columns,
+                              choose, weights.get() + node.weight, log_weights))
       throw std::invalid_argument(
           "expected logits without NaN or +inf and with a finite one in every row, found otherwise in sector " +
           std::to_string(node.sector) + " of kind " + std::to_string(node.kind));

@@ -203,8 +203,8 @@ void finish(const Node& node, const double* weights, const double* gradient, dou
 }  // namespace
 
 const Arithmetic<double> log_space = {
-    1,       1,        8,      0,    as_it_is, scratch_size, normalize, likelihoods,
-    forward, backward, values, seed, finish,   nullptr,      nullptr,
+    1,           1,       8,        0,      as_it_is, scratch_size, normalize, nullptr, nullptr,
+    likelihoods, forward, backward, values, seed,     finish,       nullptr,   nullptr,
 };
 
 }  // namespace hyperspn

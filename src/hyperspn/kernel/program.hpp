@@ -22,6 +22,14 @@ struct IntegerArrays {
   std::vector<int32_t> tree_ptr, type, variable, size, kind, sector, child_ptr, children, slot, dense_ptr;
 };
 
+// Places at equal steps, at which the first distributions of leaves stand. Sectors of a kind with a grid hold bells
+// instead of logits; `starts` is where those of each row begin.
+struct Grid {
+  double first = 0, step = 0;
+  int count = 0;
+  std::vector<double> starts;
+};
+
 struct Tree {
   int64_t first = 0, nodes = 0;  // range in Program::nodes
   int slots = 0, places = 0;     // forward-only store and tape, both with the root
@@ -33,8 +41,12 @@ struct Tree {
 
 class Program {
  public:
-  Program(IntegerArrays arrays, int rows, int variables, int sparse, int kinds) : rows(rows), kinds(kinds) {
+  Program(IntegerArrays arrays, int rows, int variables, int sparse, std::vector<Grid> grids_of_kinds)
+      : rows(rows), grids(std::move(grids_of_kinds)) {
     EXPECT(rows >= 1, "rows >= 1", rows);
+    for (const Grid& grid : grids)
+      EXPECT(grid.count == 0 || (grid.count >= 2 && grid.step > 0 && int(grid.starts.size()) == rows),
+             "grids of at least 2 places at steps > 0, with a start for each row", grid.count);
     EXPECT(variables >= 0, "variables >= 0", variables);
     EXPECT(sparse >= 0, "sparse variables >= 0", sparse);
     children = std::move(arrays.children);
@@ -50,7 +62,8 @@ class Program {
     check_sectors();
   }
 
-  int rows, kinds;
+  int rows;
+  std::vector<Grid> grids;                // per kind; without places where sectors hold logits
   int max_children = 1, max_columns = 1;  // max_columns of dense leaves
   int largest_leaf = 1;                   // columns of leaves; dense ones count as the largest there can be
   std::vector<Tree> trees;
@@ -96,7 +109,8 @@ class Program {
   }
 
   void check_node(Node& node) {
-    EXPECT(node.kind >= 0 && node.kind < kinds, "a sector kind below " + std::to_string(kinds), node.kind);
+    EXPECT(node.kind >= 0 && node.kind < int(grids.size()), "a sector kind below " + std::to_string(grids.size()),
+           node.kind);
     EXPECT(node.sector >= 0, "a sector index >= 0", node.sector);
     max_children = std::max(max_children, node.children);
     if (node.type == INNER) {

@@ -1,9 +1,8 @@
 // The weights of a tree, or of a part of it: normalized from logits, and their gradients led back to these.
 #pragma once
 #include <cmath>
-#include <type_traits>
 
-#include "batch.hpp"
+#include "bells.hpp"
 #include "subnormals.hpp"
 #include "tasks.hpp"
 
@@ -48,16 +47,20 @@ class Weights {
       const Node& node = first[u];
       const Sectors<In>& kind = out[node.kind];
       const Real *w = weights + (node.weight - begin), *g = gradient + (node.weight - begin);
-      if constexpr (std::is_same_v<Real, In>)
-        if (!add) {
-          arithmetic.finish(node, w, g, unit, as_flows, kind.at(node), kind.columns);
-          continue;
-        }
-      grow(copy, node);
+      if (Real* plain = add ? nullptr : kind.template plain<Real>(node)) {
+        arithmetic.finish(node, w, g, unit, as_flows, plain, kind.columns);
+        continue;
+      }
+      make_room(node, copy);
+      if (makes_bells(node)) {
+        const int64_t half = copy.size / 2;
+        write_bells(node, logits[node.kind], copy.get());
+        arithmetic.finish_bells(node, kind.hats(), copy.get(), w, g, unit, as_flows, copy.get() + half);
+        add_bell_gradients(node, logits[node.kind], copy.get() + half, kind);
+        continue;
+      }
       arithmetic.finish(node, w, g, unit, as_flows, copy.get(), node.columns);
-      for (int o = 0; o < node.rows; ++o)
-        for (int j = 0; j < node.columns; ++j)
-          kind.at(node)[o * kind.columns + j] += In(copy.get()[int64_t(o) * node.columns + j]);
+      add_gradient(node, logits[node.kind], copy.get(), kind);
     }
   }
 
@@ -66,20 +69,25 @@ class Weights {
   const Node* first;
   const Logits<In>& logits;
 
-  static void grow(Buffer<Real>& copy, const Node& node) {
-    const int64_t needed = int64_t(node.rows) * node.columns;
+  bool makes_bells(const Node& node) const { return arithmetic.normalize_bells && logits[node.kind].grid; }
+
+  // For the logits of a node, or its bells and their gradients.
+  void make_room(const Node& node, Buffer<Real>& copy) const {
+    const int64_t rows = bell_stride(node.rows), columns = node.columns;
+    const int64_t needed = makes_bells(node) ? 2 * rows * (3 + columns - logits[node.kind].hats()) : rows * columns;
     if (copy.size < needed) copy = Buffer<Real>(needed);
   }
 
   Real normalize_node(const Node& node, Buffer<Real>& copy, Real* out) const {
     const Sectors<const In>& kind = logits[node.kind];
     Real smallest;
-    if constexpr (std::is_same_v<Real, In>) {
-      smallest = arithmetic.normalize(node, kind.at(node), kind.readable(node), kind.columns, out);
+    if (const Real* plain = kind.template plain<Real>(node)) {
+      smallest = arithmetic.normalize(node, plain, kind.readable(node), kind.columns, out);
+    } else if (make_room(node, copy); makes_bells(node)) {
+      write_bells(node, kind, copy.get());
+      smallest = arithmetic.normalize_bells(node, kind.hats(), copy.get(), out);
     } else {
-      grow(copy, node);
-      for (int o = 0; o < node.rows; ++o)
-        std::copy_n(kind.at(node) + o * kind.columns, node.columns, copy.get() + int64_t(o) * node.columns);
+      write_logits(node, kind, copy.get());
       smallest = arithmetic.normalize(node, copy.get(), copy.size, node.columns, out);
     }
     if (smallest < 0)

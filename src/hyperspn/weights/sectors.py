@@ -47,10 +47,14 @@ class SectorKind:
     def places(self) -> Tensor:
         return torch.tensor(self.grid, dtype=torch.float64)
 
+    def by_rows(self, written: Tensor) -> Tensor:
+        """What is written for each row of sectors, (sectors, size) -> (sectors, rows, numbers per row)."""
+        return written.unflatten(-1, (self.rows, self.numbers_per_row))
+
     def logits(self, written: Tensor) -> Tensor:
         """The unnormalized weights of sectors, (sectors, size) -> (sectors, rows, columns)."""
-        blocks = written.unflatten(-1, (self.rows, self.numbers_per_row))
-        return bell_logits(blocks, self.places.to(written)) if self.grid else blocks
+        rows = self.by_rows(written)
+        return bell_logits(rows, self.places.to(written)) if self.grid else rows
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 // The arithmetic of linear space: one instruction set, one precision.
 #include "network.hpp"
 #include "nodes.hpp"
+#include "wide_bells.hpp"
 #include "wide_nodes.hpp"
 
 namespace hyperspn {
@@ -65,6 +66,8 @@ const Arithmetic<Real> NAME(KERNEL_REAL, _narrow) = {
     as_it_is,
     scratch_size,
     normalize,
+    nullptr,
+    nullptr,
     likelihoods,
     forward<Forward>,
     backward<Backward>,
@@ -82,6 +85,8 @@ const Arithmetic<Real> NAME(KERNEL_REAL, _wide) = {
     padded_rows,
     wide_scratch,
     normalize_transposed,
+    normalize_bells,
+    finish_bells,
     likelihoods,
     forward<WideForward>,
     backward<WideBackward>,
