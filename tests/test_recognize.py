@@ -20,6 +20,7 @@ def only(values, **options):
         (text("yes", "no", "yes"), "categorical", ("no", "yes")),
         (text("1", "0", None), "categorical", (0, 1)),
         (text("5.0", "-2"), "categorical", (-2, 5)),
+        (text("0", "-0", "1"), "categorical", (0, 1)),
         (np.array([1, 0, 1], np.uint8), "categorical", (0, 1)),
         (text("b", "a", "c"), "categorical", ("a", "b", "c")),
         (text("10", "9", "1e2"), "categorical", (9, 10, 100)),
