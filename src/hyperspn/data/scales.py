@@ -220,12 +220,17 @@ def count_numbers(numbers: FloatArray) -> Counted:
 
 
 def decimals_of(counted: Counted) -> int | None:
-    """The fewest decimals that all numbers but one in a thousand can be written with, if not too many."""
+    """The fewest decimals that all numbers but one in a thousand can be written with.
+
+    Nothing if these are too many, or if float64 cannot tell the edges of a cell from a number as large as the largest.
+    """
     values, counts = counted
     odd = int(ODD_SHARE * counted.total)
+    finest = 2 * np.spacing(np.abs(values).max())
     with np.errstate(over="ignore"):
         enough = (d for d in range(MOST_DECIMALS + 1) if counts[np.round(values, d) != values].sum() <= odd)
-        return next(enough, None)
+        decimals = next(enough, None)
+    return None if decimals is None or 10.0**-decimals < finest else decimals
 
 
 def bounds_of(counted: Counted) -> tuple[float | None, float | None]:
