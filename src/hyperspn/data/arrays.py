@@ -32,8 +32,8 @@ def numbers_of(values: pa.ChunkedArray, spelling: Spelling | None = None) -> NDA
         return to_numpy((spelling or Spelling()).parse(values))
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
-    if pa.types.is_float32(values.type) or pa.types.is_float16(values.type):
-        values = values.cast(pa.string())  # 1.1 and not 1.10000002384
+    if pa.types.is_float32(values.type) or pa.types.is_float16(values.type) or pa.types.is_decimal(values.type):
+        values = values.cast(pa.string())  # 1.1 and not 1.10000002384, 478.71 and not 478.71000000000004
     return to_numpy(values.cast(pa.float64(), safe=False))
 
 
