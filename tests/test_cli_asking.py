@@ -11,7 +11,7 @@ import pytest
 
 from matplotlib.image import imread
 
-from hyperspn import TableModel
+from hyperspn import TableModel, fit_table
 from hyperspn.cli.rows import count_matches
 from hyperspn.data import load_splits, read_table, recognize, write_table
 
@@ -192,6 +192,26 @@ def test_mistakes_about_a_model_are_one_line(run, people, arguments, message):
     assert (code, output) == (2, "")
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_dates_and_durations_of_arrow_are_shown_and_asked_for(run, tmp_path):
+    hours = np.arange(300) % 97
+    table = pa.table(
+        {
+            "day": pa.array(hours + 19_000, "int32").cast("date32"),
+            "lasts": pa.array(hours * 3600, "int64").cast(pa.duration("s")),
+        }
+    )
+    model = fit_table(table, recipe="factored", layer_size=3, steps=20, progress=False)
+    model.save(tmp_path / "model.pt")
+    for name, unit in (("day", "days"), ("lasts", "hours")):
+        code, output, _ = run(f"query {tmp_path}/model.pt --of {name}")
+        lines = {line[:18].strip(): line[18:].strip() for line in output.splitlines()}
+        assert code == 0
+        assert lines["mean"] == str(model.distribution(name).mean)
+        assert lines["standard deviation"].endswith(unit)
+    p = json.loads(run(f"query {tmp_path}/model.pt --of 'lasts<\"1 day, 12:00:00\"' --json")[1])["probability"]
+    assert p == pytest.approx(36 / 97, abs=0.1)
 
 
 def test_samples_are_rows_of_the_same_kind(run, people, tmp_path):

@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hyperspn.data import recognize
+from hyperspn.data import read_table, recognize, write_table
 from hyperspn.data.dates import DateFormat, find_formats, unit_of
 
 START = datetime(1969, 12, 30, 1, 2, 3)
@@ -124,7 +124,7 @@ def test_units(seconds, unit):
         (pa.duration("ms"), [timedelta(hours=3), timedelta(days=-2), None], "hour"),
     ],
 )
-def test_dates_and_times_of_arrow_there_and_back(kind, values, unit):
+def test_dates_and_times_of_arrow_there_and_back(kind, values, unit, tmp_path):
     table = pa.table({"when": pa.array(values, kind), "color": ["red", "blue", "red", "blue"][: len(values)]})
     schema = recognize(table)
     column = schema.columns[0]
@@ -132,6 +132,8 @@ def test_dates_and_times_of_arrow_there_and_back(kind, values, unit):
     again = schema.decode(schema.encode(table))
     assert again["when"].type == table["when"].type
     assert again["when"].to_pylist() == table["when"].to_pylist()
+    write_table(table, tmp_path / "a.csv")
+    np.testing.assert_array_equal(schema.encode(read_table(tmp_path / "a.csv")), schema.encode(table))
 
 
 def test_times_of_day_stay_within_the_day():
@@ -164,3 +166,27 @@ def test_dates_without_a_zone_are_in_that_of_their_column(value):
     same = datetime(2020, 7, 1, tzinfo=zone)
     expected = column.encode(pa.chunked_array([pa.array([same])]))
     np.testing.assert_array_equal(column.encode(pa.chunked_array([pa.array([value])])), expected)
+
+
+def test_zones_and_fractions_of_text_for_columns_of_arrow():
+    times = pa.array([datetime(2024, 6, 19, 1, 48), datetime(2024, 1, 19, 1, 48)], pa.timestamp("us", "Europe/Berlin"))
+    column = recognize(pa.table({"a": times})).columns[0]
+    text = [
+        "2024-06-19 03:48",
+        "2024-06-19 03:48:00.5+0200",
+        "2024-06-19T01:48:00Z",
+        "2024-06-18 20:48:00-05:00",
+        "soon",
+    ]
+    seconds = column.encode(pa.chunked_array([text])) * 60
+    np.testing.assert_allclose(seconds - seconds[0], [0, 0.5, 0, 0, np.nan], atol=1e-4)
+    plain = recognize(pa.table({"a": times.cast(pa.timestamp("us"))})).columns[0]
+    assert np.isnan(plain.encode(pa.chunked_array([["2024-06-19T01:48:00Z"]]))).all()
+
+
+def test_durations_as_text():
+    column = recognize(
+        pa.table({"a": pa.array([timedelta(minutes=90), timedelta(days=-2)], pa.duration("s"))})
+    ).columns[0]
+    text = ["1:30:00", "-2 days, 0:00:00", "1 days 02:30:00", "90"]
+    np.testing.assert_array_equal(column.encode(pa.chunked_array([text])), [90, -2880, 1590, np.nan])

@@ -1,3 +1,5 @@
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -20,6 +22,7 @@ def only(values, **options):
         (text("yes", "no", "yes"), "categorical", ("no", "yes")),
         (text("1", "0", None), "categorical", (0, 1)),
         (text("5.0", "-2"), "categorical", (-2, 5)),
+        (text("0", "-0", "1"), "categorical", (0, 1)),
         (np.array([1, 0, 1], np.uint8), "categorical", (0, 1)),
         (text("b", "a", "c"), "categorical", ("a", "b", "c")),
         (text("10", "9", "1e2"), "categorical", (9, 10, 100)),
@@ -64,6 +67,17 @@ def test_numbers_of_float32_have_the_decimals_that_they_show():
     assert column.decimals == 2
     assert column.encode(pa.chunked_array([pa.array([1.1], "float32")])).tolist() == [1.1]
     assert column.decode(np.array([1.1])).type == pa.float32()
+
+
+def test_numbers_of_decimals_are_those_that_they_show():
+    cents = pa.array([Decimal(i) / 100 for i in range(47_000, 48_000)], pa.decimal128(10, 2))
+    assert only(cents).decimals == 2
+    assert only(cents).encode(pa.chunked_array([cents])).tolist() == [i / 100 for i in range(47_000, 48_000)]
+
+
+def test_numbers_beyond_whole_ones_of_float64_are_continuous():
+    assert only(np.arange(100) * 1e17).decimals is None
+    assert only(np.arange(100) * 1e13).decimals == 0
 
 
 def test_scales_and_categories_are_those_of_the_training_rows():

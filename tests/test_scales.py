@@ -8,7 +8,7 @@ import torch
 
 from scipy.special import ndtr
 
-from hyperspn.data.scales import Scale, bounds_of
+from hyperspn.data.scales import Scale, bounds_of, count_numbers
 from hyperspn.leaves.numeric import Numeric, NumericColumns
 
 
@@ -106,8 +106,8 @@ def test_a_scale_is_kept_with_its_levels():
 
 def test_a_cap_is_not_exceeded():
     rates = np.random.default_rng(0).exponential(0.1, 5000).round(3).clip(max=0.2)
-    assert bounds_of(rates) == (0.0, 0.2)
-    assert bounds_of(rates[rates < 0.2]) == (0.0, None)
-    scale = Scale.fit(rates, *bounds_of(rates))
+    assert bounds_of(count_numbers(rates)) == (0.0, 0.2)
+    assert bounds_of(count_numbers(rates[rates < 0.2])) == (0.0, None)
+    scale = Scale.fit(rates, *bounds_of(count_numbers(rates)))
     assert 0.2 in scale.points
     assert scale.round(scale.values(np.linspace(-8, 8, 1000))).max() <= 0.2

@@ -178,7 +178,8 @@ def _lines_of_numbers(model: TableModel, answer: Numbers) -> tuple[Sequence[Any]
         return ("", answer.column), [["P(missing)", probability(1.0)]]
     column = model.schema.columns[model.schema.index(answer.column)]
     unit = f" {column.unit}s" if column.unit else ""
-    mean, std = (answer.mean if isinstance(answer.mean, str) else f"{answer.mean:.6g}"), f"{answer.std:.4g}{unit}"
+    mean = f"{answer.mean:.6g}" if isinstance(answer.mean, float) else str(answer.mean)
+    std = f"{answer.std:.4g}{unit}"
     if column.spelling is not None:
         mean, std = column.spelling.write(np.array([answer.mean, answer.std]), column.decimals).to_pylist()
     lines = [["mean", mean], ["standard deviation", std]]

@@ -32,8 +32,8 @@ def numbers_of(values: pa.ChunkedArray, spelling: Spelling | None = None) -> NDA
         return to_numpy((spelling or Spelling()).parse(values))
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
-    if pa.types.is_float32(values.type) or pa.types.is_float16(values.type):
-        values = values.cast(pa.string())  # 1.1 and not 1.10000002384
+    if pa.types.is_float32(values.type) or pa.types.is_float16(values.type) or pa.types.is_decimal(values.type):
+        values = values.cast(pa.string())  # 1.1 and not 1.10000002384, 478.71 and not 478.71000000000004
     return to_numpy(values.cast(pa.float64(), safe=False))
 
 
@@ -85,13 +85,7 @@ def levels_of(values: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
     """The different strings or booleans of a column, and the number of each value among them, (rows,); -1 if missing."""
     import pyarrow as pa
 
-    if not pa.types.is_dictionary(values.type):
-        values = values.dictionary_encode()
-    chunks = values.unify_dictionaries().chunks
-    if not chunks:
-        return pa.array([], values.type.value_type), np.empty(0, np.int32)
-    levels = chunks[-1].dictionary
-    places = np.concatenate([np.asarray(chunk.indices.fill_null(-1)) for chunk in chunks])
+    levels, places = _dictionary_of(values)
     used = np.bincount(places + 1, minlength=len(levels) + 1)[1:] > 0
     if used.all():
         return levels, places
@@ -100,8 +94,21 @@ def levels_of(values: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
 
 def on_levels(function: Callable[[pa.Array], NDArray[np.float64]], values: pa.ChunkedArray) -> NDArray[np.float64]:
     """What a function makes of strings: it is called once with all that differ."""
-    levels, places = levels_of(values)
+    levels, places = _dictionary_of(values)
     return np.append(function(levels), nan)[places]
+
+
+def _dictionary_of(values: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
+    """As `levels_of`, but with levels that a part of a column may not have."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    chunks = values.unify_dictionaries().chunks
+    if not chunks:
+        return pa.array([], values.type.value_type), np.empty(0, np.int32)
+    places = [np.asarray(chunk.indices.fill_null(-1)) for chunk in chunks]
+    return chunks[-1].dictionary, places[0] if len(places) == 1 else np.concatenate(places)
 
 
 def check_finite(name: str, numbers: NDArray[np.float64]) -> None:

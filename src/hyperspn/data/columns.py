@@ -25,7 +25,7 @@ from .arrays import (
     truths_of,
     without_nan,
 )
-from .dates import ISO, UNITS, DateFormat, in_zone, local_seconds, seconds_of, times_of
+from .dates import UNITS, DateFormat, in_zone, parse_durations, parse_iso, parse_times, seconds_of, times_of
 from .scales import Scale
 from .spelling import EXACT, Spelling
 
@@ -180,12 +180,12 @@ class Column:
         """Dates and times in the column's own format, or as ISO 8601 has them."""
         import pyarrow.compute as pc
 
-        seconds = None if self.format is None else self.format.parse(text)
-        for pattern in ISO:
-            if seconds is None or seconds.null_count:
-                parsed = DateFormat(pattern).parse(text)
-                seconds = parsed if seconds is None else pc.coalesce(seconds, parsed)
-        return seconds if self.format else local_seconds(seconds, self.type)
+        if self.type.startswith("duration"):
+            return parse_durations(text)
+        if self.format is None:
+            return parse_times(text, self.type)
+        seconds = self.format.parse(text)
+        return pc.coalesce(seconds, parse_iso(text)) if seconds.null_count else seconds
 
     def decode(self, codes: NDArray[np.floating], seed: int | None = None) -> pa.Array:
         """The values that codes or numbers stand for, (rows,), null for NaN and for "missing".

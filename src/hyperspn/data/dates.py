@@ -24,6 +24,8 @@ TIMES = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
 FORMATS = (*DAYS, *(f"{day}{gap}{time}" for day in DAYS for gap in " T" for time in TIMES), *TIMES)
 ISO = ("%Y-%m-%d", *(f"%Y-%m-%d{gap}{time}" for gap in " T" for time in TIMES[:2]), *TIMES[:2])
 LOOKS_LIKE_A_DATE = re.compile(r".*\d[-/.:, T].*\d.*", re.ASCII)
+ISO_PARTS = r"^(?P<plain>.*?\d)(?P<fraction>\.\d{1,9})?(?P<zone>Z|[+-]\d\d:?\d\d)?$"
+DURATION_PARTS = r"^(?:(?P<days>-?\d+) days?,? )?(?P<hours>\d+):(?P<minutes>\d\d):(?P<seconds>\d\d(?:\.\d+)?)$"
 END = re.compile(r":\d\d(?:\.(?P<fraction>\d{1,6}))?(?P<zone>Z|[+-]\d\d:?\d\d)?$", re.ASCII)
 
 
@@ -144,7 +146,57 @@ def in_zone(values: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     return pc.assume_timezone(times, zone[1], ambiguous="earliest", nonexistent="earliest")
 
 
-def local_seconds(seconds: pa.Array, name: str) -> pa.Array:
+def parse_iso(text: pa.Array) -> pa.Array:
+    """Seconds since 1970, or since midnight, of what is written as ISO 8601 has it, without fractions and zones."""
+    import pyarrow.compute as pc
+
+    return pc.coalesce(*(DateFormat(pattern).parse(text) for pattern in ISO))
+
+
+def parse_times(text: pa.Array, name: str) -> pa.Array:
+    """As `parse_iso`, with fractions of seconds; a zone only where the type has one."""
+    import pyarrow.compute as pc
+
+    plain, fraction, zone = pc.extract_regex(text, ISO_PARTS).flatten()
+    seconds = pc.add(parse_iso(plain), pc.cast(pc.binary_join_element_wise("0", fraction, ""), "float64"))
+    has_zone = pc.not_equal(zone, "")
+    there = pc.subtract(seconds, _offsets(zone)) if "tz=" in name else None
+    return pc.if_else(has_zone, there, _local_seconds(seconds, name))
+
+
+def parse_durations(text: pa.Array) -> pa.Array:
+    """Seconds of text like ``1 day, 2:30:00``."""
+    import pyarrow.compute as pc
+
+    days, *clock = pc.extract_regex(text, DURATION_PARTS).flatten()
+    seconds = pc.multiply(pc.cast(pc.if_else(pc.equal(days, ""), "0", days), "float64"), 86400.0)
+    for part, length in zip(clock, (3600.0, 60.0, 1.0), strict=True):
+        seconds = pc.add(seconds, pc.multiply(pc.cast(part, "float64"), length))
+    return seconds
+
+
+def write_durations(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The text that `parse_durations` reads."""
+    import pyarrow as pa
+
+    texts = [None if value is None else str(value) for value in values.cast(pa.duration("us"), safe=False).to_pylist()]
+    return pa.chunked_array([pa.array(texts, pa.string())])
+
+
+def _offsets(zones: pa.Array) -> pa.Array:
+    """The seconds by which clocks in zones like ``+01:00`` are ahead, 0 without one."""
+    import pyarrow as pa
+
+    coded = zones.dictionary_encode()
+    parts = [
+        (int(f"{zone[0]}1"), int(zone[1:3]), int(zone[-2:])) if zone[1:] else (0, 0, 0)
+        for zone in coded.dictionary.to_pylist()
+    ]
+    seconds = [sign * (hours * 3600.0 + minutes * 60) for sign, hours, minutes in parts]
+    return pa.array(seconds, pa.float64()).take(coded.indices)
+
+
+def _local_seconds(seconds: pa.Array, name: str) -> pa.Array:
     """Seconds since 1970 of clocks in the zone of a type, as seconds since 1970."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, isfinite
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,24 @@ MOST_DECIMALS, ODD_SHARE = 6, 1e-3
 MOST_HEAPS, HEAP_ROWS, HEAP_RATIO, NEIGHBORS = 500, 5, 4.0, 6
 INSIDE = 0.499  # of a cell on each side of a heap: cells that touch have edges of their own
 OUTER = 0.01
+
+
+class Counted(NamedTuple):
+    """The different numbers of a column in ascending order, and how often each occurs."""
+
+    values: FloatArray
+    counts: NDArray[np.int64]
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    def rows(self) -> FloatArray:
+        """The number of each row, in ascending order."""
+        return np.repeat(self.values, self.counts)
+
+    def where(self, chosen: NDArray[np.bool_]) -> Counted:
+        return Counted(self.values[chosen], self.counts[chosen])
 
 
 @dataclass(frozen=True)
@@ -85,17 +104,22 @@ class Scale:
             lower: A lower bound, if any (see `bounds_of`).
             upper: An upper bound, if any.
         """
-        x = np.sort(np.asarray(values, np.float64))
+        return cls.fit_counts(count_numbers(np.asarray(values, np.float64)), lower, upper)
+
+    @classmethod
+    def fit_counts(cls, counted: Counted, lower: float | None = None, upper: float | None = None) -> Scale:
+        """The scale of training values that are counted (see `fit`)."""
+        x = counted.values
         if len(x) == 0 or not np.isfinite(x).all():
             raise ValueError("expected finite numbers, at least one, found none or others")
-        points = _points(x)
-        rest = x[~np.isin(x, points)]
-        rest = rest if len(rest) > 1 else x
-        decimals = decimals_of(x)
-        knots, levels = _distribution(rest, _heaps(x, decimals), decimals, _ends(lower, upper, decimals))
+        points = _points(counted)
+        rest = counted.where(~np.isin(x, points))
+        rest = rest if rest.total > 1 else counted
+        decimals = decimals_of(counted)
+        knots, levels = _distribution(rest, _heaps(counted, decimals), decimals, _ends(lower, upper, decimals))
         facts = (float(x[0]), float(x[-1]), lower, upper, decimals)
         has_odd = decimals is not None and bool((np.round(x, decimals) != x).any())
-        return cls(tuple(knots), tuple(points), _tails(rest), *facts, tuple(levels), has_odd)
+        return cls(tuple(knots), tuple(points), _tails(rest.rows()), *facts, tuple(levels), has_odd)
 
     @property
     def width(self) -> float:
@@ -186,22 +210,37 @@ class Scale:
         return below, above
 
 
-def decimals_of(values: FloatArray) -> int | None:
-    """The fewest decimals that all numbers but one in a thousand can be written with, if not too many."""
-    odd = int(ODD_SHARE * len(values))
+def count_numbers(numbers: FloatArray) -> Counted:
+    """The numbers, counted: this is faster than to sort them."""
+    import pyarrow as pa
+
+    values, counts = (field.to_numpy() for field in pa.array(numbers + 0.0).value_counts().flatten())  # without -0.0
+    order = values.argsort()
+    return Counted(values[order], counts[order])
+
+
+def decimals_of(counted: Counted) -> int | None:
+    """The fewest decimals that all numbers but one in a thousand can be written with.
+
+    Nothing if these are too many, or if float64 cannot tell the edges of a cell from a number as large as the largest.
+    """
+    values, counts = counted
+    odd = int(ODD_SHARE * counted.total)
+    finest = 2 * np.spacing(np.abs(values).max())
     with np.errstate(over="ignore"):
-        enough = (d for d in range(MOST_DECIMALS + 1) if (np.round(values, d) != values).sum() <= odd)
-        return next(enough, None)
+        enough = (d for d in range(MOST_DECIMALS + 1) if counts[np.round(values, d) != values].sum() <= odd)
+        decimals = next(enough, None)
+    return None if decimals is None or 10.0**-decimals < finest else decimals
 
 
-def bounds_of(values: FloatArray) -> tuple[float | None, float | None]:
+def bounds_of(counted: Counted) -> tuple[float | None, float | None]:
     """The bounds that training values suggest: 0 below if none is negative, above the largest if it is a cap.
 
     That is a point mass; or 1 or 100, but not where numbers are continuous: the density at the bound would be 0.
     """
-    largest = float(values.max())
-    is_cap = largest in _points(np.sort(values)) or (largest in (1.0, 100.0) and decimals_of(values) is not None)
-    return (0.0 if values.min() >= 0 else None), (largest if is_cap else None)
+    smallest, largest = counted.values[[0, -1]].tolist()
+    is_cap = largest in _points(counted) or (largest in (1.0, 100.0) and decimals_of(counted) is not None)
+    return (0.0 if smallest >= 0 else None), (largest if is_cap else None)
 
 
 def _normal_quantiles(count: int) -> FloatArray:
@@ -216,19 +255,14 @@ def _ends(lower: float | None, upper: float | None, decimals: int | None) -> tup
     return (-inf if lower is None else lower - half), (inf if upper is None else upper + half)
 
 
-def _runs(x: FloatArray) -> tuple[FloatArray, NDArray[np.intp], NDArray[np.intp]]:
-    """The different values of numbers in ascending order, where each begins, and how often it occurs."""
-    first = np.flatnonzero(np.append(True, x[1:] != x[:-1])[: len(x)])
-    return x[first], first, np.diff(np.append(first, len(x)))
-
-
-def _spread(x: FloatArray, decimals: int | None) -> FloatArray:
+def _spread(counted: Counted, decimals: int | None) -> FloatArray:
     """Recorded values spread evenly over their cells, in ascending order."""
+    counts, rows = counted.counts, counted.rows()
     if decimals is None:
-        return x
-    levels, first, counts = _runs(x)
-    place = (np.arange(len(x)) - np.repeat(first, counts) + 0.5) / np.repeat(counts, counts)
-    return np.repeat(levels, counts) + (place - 0.5) * 10.0**-decimals
+        return rows
+    first = np.cumsum(counts) - counts
+    place = (np.arange(len(rows)) - np.repeat(first, counts) + 0.5) / np.repeat(counts, counts)
+    return rows + (place - 0.5) * 10.0**-decimals
 
 
 def _knots(x: FloatArray, ends: tuple[float, float]) -> FloatArray:
@@ -246,19 +280,19 @@ def _even_levels(count: int) -> FloatArray:
     return (np.arange(count) + 0.5) / count
 
 
-def _points(x: FloatArray) -> FloatArray:
+def _points(counted: Counted) -> FloatArray:
     """Frequent values, each much more so than the different values next to it, ascending."""
-    values, _, counts = _runs(x)
+    values, counts = counted
     around = np.pad(counts.astype(np.float64), NEIGHBORS, constant_values=np.nan)
     windows = np.lib.stride_tricks.sliding_window_view(around, 2 * NEIGHBORS + 1)
-    often = np.flatnonzero(counts > max(POINT_SHARE * len(x), POINT_ROWS))
+    often = np.flatnonzero(counts > max(POINT_SHARE * counted.total, POINT_ROWS))
     usual = np.nanmedian(windows[often], axis=1)
     return values[often[counts[often] > POINT_RATIO * usual]]
 
 
-def _heaps(x: FloatArray, decimals: int | None) -> FloatArray:
+def _heaps(counted: Counted, decimals: int | None) -> FloatArray:
     """Recorded values that are much more frequent than the density of their neighbors suggests, ascending."""
-    values, _, counts = _runs(x)
+    values, counts = counted
     if decimals is None or len(values) < 2:
         return np.zeros(0)
     total = np.append(0, np.cumsum(counts))
@@ -270,15 +304,16 @@ def _heaps(x: FloatArray, decimals: int | None) -> FloatArray:
 
 
 def _distribution(
-    x: FloatArray, heaps: FloatArray, decimals: int | None, ends: tuple[float, float]
+    counted: Counted, heaps: FloatArray, decimals: int | None, ends: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
     """The knots of the distribution function of values, and its levels there if these are not even."""
-    is_heap = np.isin(x, heaps)
-    knots = _knots(_spread(x[~is_heap] if (~is_heap).sum() > 1 else x, decimals), ends)
+    is_heap = np.isin(counted.values, heaps)
+    rest = counted.where(~is_heap)
+    knots = _knots(_spread(rest if rest.total > 1 else counted, decimals), ends)
     if decimals is None or not is_heap.any():
         return knots, np.zeros(0)
-    values, _, counts = _runs(x[is_heap])
-    shares = counts / (len(x) + 1)
+    values, counts = counted.where(is_heap)
+    shares = counts / (counted.total + 1)
     edges = (values[:, None] + 10.0**-decimals * np.array([-INSIDE, INSIDE])).ravel()
     smooth, levels = knots, _even_levels(len(knots))
     if edges[0] < knots[0]:

@@ -16,7 +16,7 @@ from ..checks import plural
 from .arrays import check_finite, is_text, levels_of, numbers_of, to_numpy
 from .columns import Column
 from .dates import UNITS, DateFormat, find_formats, seconds_of, unit_of
-from .scales import Scale, bounds_of
+from .scales import Counted, Scale, bounds_of, count_numbers
 from .spelling import EXACT, Spelling, find_spelling, is_too_long, nearest_spelling
 
 if TYPE_CHECKING:
@@ -196,10 +196,8 @@ class Values:
         return seconds / UNITS[self.facts["unit"]]
 
     def _numeric(self, numbers: NDArray[np.float64]) -> Column:
-        import pyarrow as pa
-
-        known = numbers[self.train]
-        levels = np.sort(pa.array(known).unique().to_numpy())
+        counted = count_numbers(numbers.compress(self.train))
+        levels = counted.values
         whole = bool((levels == np.floor(levels)).all())
         is_date = "unit" in self.facts
         is_single = len(levels) == 1
@@ -211,26 +209,25 @@ class Values:
         few = not is_date and (is_single or (whole and len(levels) <= MAX_LEVELS))
         kind = ("categorical" if few else "numeric") if self.wish.categories is None else "numeric"
         if (self.wish.kind or kind) == "categorical":
-            counts = np.bincount(np.searchsorted(levels, known), minlength=len(levels))
             is_exact = whole and bool((np.abs(levels) <= EXACT).all())
             plain = [int(level) if is_exact else level for level in levels.tolist()]
-            return self._categorical(plain, counts)
-        scale = Scale.fit(known, *self._bounds(known))
+            return self._categorical(plain, counted.counts)
+        scale = Scale.fit_counts(counted, *self._bounds(counted))
         self.facts |= {"kind": "date" if is_date else "numeric", "scale": scale, "decimals": scale.decimals}
         return Column(**self.facts)
 
-    def _bounds(self, known: NDArray[np.float64]) -> Bounds:
+    def _bounds(self, counted: Counted) -> Bounds:
         if self.wish.bounds is not None:
-            return _checked_bounds(self.name, self.wish.bounds, known)
+            return _checked_bounds(self.name, self.wish.bounds, counted.values)
         if "unit" not in self.facts:
-            return bounds_of(known)
+            return bounds_of(counted)
         written = self.facts.get("format")
         is_time = written.is_time_of_day if written else self.facts["type"].startswith(("time32", "time64"))
         return (0.0, 86400 / UNITS[self.facts["unit"]] - 1) if is_time else (None, None)
 
     def _text(self) -> Column:
         levels, codes = self.levels
-        counts = np.bincount(codes[self.train], minlength=len(levels))
+        counts = np.bincount(codes.compress(self.train), minlength=len(levels))
         known = int(self.known.sum())
         if self.wish.kind is None and len(levels) > max(FEW_ROWS, KEY_SHARE * known):
             raise UnsuitableError(f"{len(levels):,} different strings in {known:,} rows, like {levels[0].as_py()!r}")

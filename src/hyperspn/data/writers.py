@@ -17,6 +17,7 @@ import numpy as np
 from .. import files
 from .arrays import is_text
 from .csv_files import DELIMITERS
+from .dates import write_durations
 from .readers import suffix_of
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def _cells(column: pa.ChunkedArray, delimiter: str, excel_safe: bool, alone: boo
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    column = write_durations(column) if pa.types.is_duration(column.type) else column
     text = pc.fill_null(column.cast(pa.string()), "")
     if not is_text(column):
         return pc.if_else(pc.equal(text, ""), '""', text) if alone else text
