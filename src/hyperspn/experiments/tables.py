@@ -122,30 +122,28 @@ def load_parts(name: str, seed: int = 0, data_dir: str | os.PathLike[str] | None
 
 
 def train(run: TableRun, folder: Path, data_dir: str | None, threads: int) -> tuple[TableRun, Record]:
-    """Learns a table, draws as many rows as it was learned and chosen by, and returns the record of their quality.
+    """Learns a table, and returns the record of a model and its samples for each way to choose one.
 
-    The second choice is among the same trials, which are kept in the folder.
+    The second choice is among the same trials, which are kept in the folder; it is often the same model.
     """
     from ..asking import fit_table
-    from .table_quality import quality
 
     torch.set_num_threads(threads)
-    table, parts = TABLES[run.dataset], load_parts(run.dataset, run.seed, data_dir)
-    options: dict[str, Any] = {"missing_as_data": table.missing_as_data, "folder": folder, "progress": False}
-    chosen, seconds = {}, 0.0
+    parts = load_parts(run.dataset, run.seed, data_dir)
+    options: dict[str, Any] = {
+        "missing_as_data": TABLES[run.dataset].missing_as_data,
+        "folder": folder,
+        "progress": False,
+    }
+    chosen: dict[str, Record] = {}
+    seconds = 0.0
     for chosen_by, judge in (("likelihood", None), ("samples", judge_by_samples(parts.valid))):
         start = perf_counter()
         model = fit_table(parts.train, valid=parts.valid, seed=run.seed, **options, judge=judge)
         seconds += perf_counter() - start
-        sampled, sample_seconds = _time(partial(model.sample, len(parts.train) + len(parts.valid), seed=run.seed))
-        chosen[chosen_by] = {
-            "recipe": str(model.recipe),
-            "parameters": model.circuit.num_parameters,
-            "seconds": round(seconds, 1),
-            "sample_seconds": round(sample_seconds, 2),
-            **_likelihoods(model, parts),
-            **quality(*parts, sampled, table.target),
-        }
+        facts = _facts(model, parts)
+        same = next((record for record in chosen.values() if all(record[name] == facts[name] for name in facts)), None)
+        chosen[chosen_by] = {**facts, **(same or _sample_quality(model, run, parts)), "seconds": round(seconds, 1)}
     of_likelihood = {name: chosen["likelihood"][name] for name in ("valid", "test", "seconds")}
     return run, {**run._asdict(), **surroundings(threads), **of_likelihood, **chosen}
 
@@ -204,14 +202,23 @@ def _time(work: Callable[[], Any]) -> tuple[Any, float]:
     return work(), perf_counter() - start
 
 
-def _likelihoods(model: TableModel, parts: TableParts) -> Record:
-    """Mean log-likelihoods of a row in the table's units; rows that the model holds for impossible are counted apart."""
+def _sample_quality(model: TableModel, run: TableRun, parts: TableParts) -> Record:
+    """How good the rows are that a model draws, as many as it was learned and chosen by."""
+    from .table_quality import quality
+
+    sampled, seconds = _time(partial(model.sample, len(parts.train) + len(parts.valid), seed=run.seed))
+    return {"sample_seconds": round(seconds, 2), **quality(*parts, sampled, TABLES[run.dataset].target)}
+
+
+def _facts(model: TableModel, parts: TableParts) -> Record:
+    """What a model is, and its mean log-likelihoods of a row; rows that it holds for impossible are counted apart."""
     values = {
         "valid": np.asarray(model.log_likelihood(parts.valid)),
         "test": np.asarray(model.log_likelihood(parts.test)),
     }
     means = {part: float(rows[np.isfinite(rows)].mean()) for part, rows in values.items()}
-    return {**means, "impossible": {part: int((~np.isfinite(rows)).sum()) for part, rows in values.items()}}
+    impossible = {part: int((~np.isfinite(rows)).sum()) for part, rows in values.items()}
+    return {"recipe": str(model.recipe), "parameters": model.circuit.num_parameters, **means, "impossible": impossible}
 
 
 def _mean_row(dataset: str, chosen_by: ChosenBy, records: list[Record]) -> Row:
