@@ -3,6 +3,7 @@
 import os
 import shlex
 
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 
@@ -220,7 +221,7 @@ def test_labels_of_axes_do_not_touch(opened, odd):
         boxes = [label.bounding_box() for label in card.locator(".ticks span").all()]
         places = sorted((box["x"], box["x"] + box["width"]) for box in boxes)
         assert len(places) >= 2
-        assert all(end < start for (_, end), (start, _) in zip(places[:-1], places[1:], strict=True))
+        assert all(end < start for (_, end), (start, _) in pairwise(places))
         outer = card.bounding_box()
         assert outer["x"] < places[0][0]
         assert places[-1][1] < outer["x"] + outer["width"]
