@@ -202,6 +202,19 @@ def test_hardly_possible_evidence(opened, penguins):
     assert "hardly any" in tab.text("warning")
 
 
+def test_a_link_of_another_table(opened, penguins):
+    """What is understood counts, and the page says what is not, until something else is said."""
+    model, path = penguins
+    tab = opened(path, "#given=wings%3D2%2C+island%3DDream%2C+species%3DEmu")
+    assert "wings" in tab.text("warning")
+    assert "Emu" in tab.text("warning")
+    check_shares(tab, model, "species", "island=Dream")
+    tab.bar("sex", "male").click()
+    tab.settle()
+    assert tab.text("warning") == ""
+    assert "closing" in opened(path, "#given=island%3D%22Dream").text("warning")
+
+
 def test_what_cards_propose_can_be_typed(opened, odd):
     tab = opened(odd[1])
     for card in tab.page.locator("#cards article").all():

@@ -18,7 +18,7 @@ class App {
 
   async start() {
     this.prior = (await this.ask("open", "infer", { evidence: [] })).posterior;
-    this.state = new State(this.names, () => this.update());
+    this.state = new State(this.reader, () => this.update());
     this.cards = this.columns.map((column) => this.makeCard(column));
     this.cards.forEach((card) => {
       card.element.card = card;
@@ -167,7 +167,7 @@ class App {
     const { chance, rows, warning } = this.told(evidence);
     put("chance", chance);
     put("rows", rows);
-    put("warning", warning);
+    put("warning", this.state.refused.length ? `Left out of the link: ${this.state.refused.join("; ")}.` : warning);
     const moved = [...this.moved].filter(([name, value]) => value >= NOTICED && !this.state.eventOf(name)).length;
     put("moved", evidence.length ? `${moved} of ${this.names.length - evidence.length} other columns moved` : "");
     this.showChips(evidence);
