@@ -215,6 +215,15 @@ def test_a_link_of_another_table(opened, penguins):
     assert "closing" in opened(path, "#given=island%3D%22Dream").text("warning")
 
 
+def test_what_is_told_of_a_value_is_not_cut(opened, odd):
+    tab = opened(odd[1], "#given=income%3D~")
+    for card in tab.page.locator("article:has(.bar)").all():
+        card.locator(".bar").last.hover()
+        line = card.locator(".told")
+        assert "%" in line.inner_text()
+        assert line.evaluate("line => line.scrollHeight <= line.clientHeight"), line.inner_text()
+
+
 def test_what_cards_propose_can_be_typed(opened, odd):
     tab = opened(odd[1])
     for card in tab.page.locator("#cards article").all():

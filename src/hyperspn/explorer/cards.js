@@ -1,7 +1,7 @@
 // Cards: a monitor for every column. The prior is an outline, the posterior is filled.
 
 const TOP = 8, MOST_POINTS = 3, POINT_SHOWN = 0.03, LONGEST = 30;
-const QUARTILES = [0.25, 0.5, 0.75], LINE = 40;
+const QUARTILES = [0.25, 0.5, 0.75];
 
 /** A row with a bar that can be clicked: a category, a point mass, or "missing". */
 function barRow(label, part, card) {
@@ -35,12 +35,6 @@ class Card {
     Object.assign(this, { column, app, excludes: false, isDrawn: false });
     this.element = h("article", { class: "card", "data-name": column.name, "aria-label": column.name });
     this.element.style.setProperty("--body", `${this.bodyHeight()}px`);
-    this.element.style.setProperty("--lines", this.linesToTell());
-  }
-
-  /** How many lines there are below the body for what it tells. */
-  linesToTell() {
-    return 1;
   }
 
   /** Draws the card: once, when it comes into view. */

@@ -7,11 +7,6 @@ class NumberCard extends Card {
     return 142 + 26 * this.rowsShown().length;
   }
 
-  linesToTell() {
-    const { column } = this, numbers = column.scale.knots.map((x) => column.write(x).length);
-    return 3 * Math.max(...numbers) + "median , half –".length > LINE ? 2 : 1;
-  }
-
   placeholder() {
     const { column, app } = this, [low, high] = quantilesOf(column, [0.25, 0.75], app.prior[app.names.indexOf(column.name)]).map((x) => column.write(x));
     const range = low === high ? low : `${low}..${high}`;
