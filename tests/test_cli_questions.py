@@ -41,7 +41,8 @@ def test_anomalies(run, people, model, strange, monkeypatch):
     assert (cells[402]["column"], cells[402]["is_new"]) == ("color", True)
     assert cells[401]["column"] == "price"
     printed = run(f"anomalies {people[0]}/run {strange} --top 4 --cells 1")[1].splitlines()
-    assert printed[0].split() == ["row", "bits", "column", "value", "expected", "so", "rare", "is"]
+    assert printed[0].split() == ["row", "bits", "column", "value", "expected", "as", "rare", "as"]
+    assert printed[-2].startswith("bits: -log2 P(row)")
     assert any(
         line.startswith("402 ") and "purple" in line and line.rstrip().endswith("never seen") for line in printed
     )
@@ -72,7 +73,7 @@ def test_influence(run, people, model):
     assert answer["bits"] == pytest.approx(expected.bits)
     printed = run(f"influence {people[0]}/run --of color --given size=2")[1].splitlines()
     assert printed[0] == "color, given size=2"
-    assert printed[1].endswith("bits are not known of it")
+    assert printed[1].endswith("bits are not known of it; of these each column would tell")
     assert printed[-1] == "ask next: price"
     assert any(line.startswith("size (given) ") for line in printed)
 

@@ -121,6 +121,23 @@ def hostile(chromium, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def odd(chromium, tmp_path_factory):
+    """Long names and categories, dates, numbers from thousands to billions, and categories that look like comparisons."""
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "satisfaction_after_the_last_call": generator.choice(["very satisfied with everything", "not at all"], 300),
+            "income": generator.choice(["<=50K", ">50K", "~"], 300),
+            "seen": pd.Timestamp("2024-01-01") + pd.to_timedelta(generator.integers(0, 500_000, 300), unit="min"),
+            "huge": np.exp(3 * generator.normal(size=300) + 12),
+            "cents": generator.exponential(size=300).round(2),
+            "mostly_0": np.where(generator.random(300) < 0.8, 0, generator.integers(0, 1000, 300)),
+        }
+    )
+    return saved(fit_table(frame, **TINY), tmp_path_factory.mktemp("odd"))
+
+
+@pytest.fixture(scope="session")
 def wide(chromium, tmp_path_factory):
     """200 columns, every other one of numbers."""
     generator = np.random.default_rng(0)

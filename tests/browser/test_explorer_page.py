@@ -3,9 +3,11 @@
 import os
 import shlex
 
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 
+import numpy as np
 import pytest
 
 from hyperspn.data import read_table
@@ -21,11 +23,18 @@ def check_shares(tab, model, name, given):
     assert tab.shares(name) == pytest.approx(expected, abs=SHOWN)
 
 
+def contrast(tab, first, second):
+    """The contrast of two colors of the page's styles, as WCAG has it."""
+    style = "name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()"
+    parts = [[int(tab.page.evaluate(style, name)[i : i + 2], 16) / 255 for i in (1, 3, 5)] for name in (first, second)]
+    light = [[c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color] for color in parts]
+    low, high = sorted(0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in light)
+    return (high + 0.05) / (low + 0.05)
+
+
 def check_header(tab, model, given):
     chance = model.chance(given)
-    assert float(tab.text("chance").strip(" %")) / 100 == pytest.approx(
-        float(pytest.importorskip("numpy").exp(chance.log_p)), abs=SHOWN
-    )
+    assert float(tab.text("chance").strip(" %")) / 100 == pytest.approx(float(np.exp(chance.log_p)), abs=SHOWN)
     rows = chance.rows
     assert tab.text("rows") == f"about {f'{rows:.0f}' if rows >= 10 else f'{rows:.1f}'} of {model.num_rows} rows"
 
@@ -169,6 +178,77 @@ def test_a_pinned_target(opened, penguins):
     )
 
 
+def test_a_pinned_number(opened, penguins):
+    """All means have as many decimals, and what is known of other columns is marked."""
+    model, path = penguins
+    tab = opened(path, "#given=island%3DDream%2C+body_mass_g%3D3000..4000&target=bill_length_mm")
+    tab.page.wait_for_selector(".steps li:nth-child(3)")
+    shown = [row.locator(".share").last.inner_text() for row in tab.page.locator(".steps li").all()]
+    answer = model.explain("bill_length_mm", "island=Dream, body_mass_g=3000..4000")
+    assert shown == [f"{mean:.2f}" for mean in (answer.start, *(step.answer for step in answer.steps))]
+    assert tab.page.locator(".steps .label").all_inner_texts()[2] == "body_mass_g = 3000 to 4000"
+    assert set(tab.page.locator(".influence.known .label").all_inner_texts()) == {"island", "body_mass_g"}
+
+
+def test_hardly_possible_evidence(opened, penguins):
+    model, path = penguins
+    given = "species=Gentoo, body_mass_g=0..1, bill_depth_mm=99"
+    tab = opened(path, "#given=" + given.replace(" ", "%20"))
+    digits, exponent = tab.text("chance").split(" · 10")
+    power = int(exponent.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")))
+    chance = model.chance(given).log_p / np.log(10)
+    assert power + np.log10(float(digits)) == pytest.approx(chance, abs=0.05)
+    assert tab.text("rows") == f"fewer than 0.01 of {model.num_rows} rows"
+    assert "hardly any" in tab.text("warning")
+
+
+def test_a_link_of_another_table(opened, penguins):
+    """What is understood counts, and the page says what is not, until something else is said."""
+    model, path = penguins
+    tab = opened(path, "#given=wings%3D2%2C+island%3DDream%2C+species%3DEmu")
+    assert "wings" in tab.text("warning")
+    assert "Emu" in tab.text("warning")
+    check_shares(tab, model, "species", "island=Dream")
+    tab.bar("sex", "male").click()
+    tab.settle()
+    assert tab.text("warning") == ""
+    assert "closing" in opened(path, "#given=island%3D%22Dream").text("warning")
+
+
+def test_what_is_told_of_a_value_is_not_cut(opened, odd):
+    tab = opened(odd[1], "#given=income%3D~")
+    for card in tab.page.locator("article:has(.bar)").all():
+        card.locator(".bar").last.hover()
+        line = card.locator(".told")
+        assert "%" in line.inner_text()
+        assert line.evaluate("line => line.scrollHeight <= line.clientHeight"), line.inner_text()
+
+
+def test_what_cards_propose_can_be_typed(opened, odd):
+    tab = opened(odd[1])
+    for card in tab.page.locator("#cards article").all():
+        field = card.locator("input")
+        for proposed in field.get_attribute("placeholder").split(" or "):
+            field.fill(proposed)
+            tab.page.keyboard.press("Enter")
+            assert field.get_attribute("aria-invalid") is None, proposed
+        field.fill("")
+        tab.page.keyboard.press("Enter")
+        tab.settle()
+
+
+def test_labels_of_axes_do_not_touch(opened, odd):
+    tab = opened(odd[1])
+    for card in tab.page.locator("article:has(.ticks)").all():
+        boxes = [label.bounding_box() for label in card.locator(".ticks span").all()]
+        places = sorted((box["x"], box["x"] + box["width"]) for box in boxes)
+        assert len(places) >= 2
+        assert all(end < start for (_, end), (start, _) in pairwise(places))
+        outer = card.bounding_box()
+        assert outer["x"] < places[0][0]
+        assert places[-1][1] < outer["x"] + outer["width"]
+
+
 def test_two_columns_and_rows(opened, penguins, tmp_path):
     model, path = penguins
     tab = opened(path, "#given=sex%3Dmale")
@@ -209,7 +289,9 @@ def test_matching_rows_the_strangest_first(opened, penguins, tmp_path):
     strangest = frame[like].iloc[model.surprisal(table).rows[like].argmax()]
     shown = found.first.locator("td").all_inner_texts()
     assert (shown[0], float(shown[5])) == (strangest["species"], strangest["body_mass_g"])
-    assert found.locator("td.strange").count() > 0
+    rarest = model.surprisal(table).rarity[like][model.surprisal(table).rows[like].argmax()].argmax()
+    assert found.first.locator("th").inner_text() == frame.columns[rarest]
+    assert found.first.locator("td.strange").inner_text() == shown[rarest]
 
 
 def test_the_same_question_on_the_command_line_and_in_python(opened, penguins):
@@ -291,9 +373,11 @@ def test_everybody_can_use_it(opened, penguins, look):
         tab.page.screenshot(path=Path(os.environ["HYPERSPN_SCREENSHOTS"]) / f"explorer-{look}.png")
 
 
-def test_dialogs_can_be_used_by_everybody(opened, penguins):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_dialogs_can_be_used_by_everybody(opened, penguins, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    tab = opened(penguins[1], "#given=island%3DDream")
+    tab = opened(penguins[1], "#given=island%3DDream", color_scheme=scheme)
+    assert contrast(tab, "--ink", "--heat") >= 4.5  # axe does not see the colors of the cells
     for button, ready in (
         ("Dependence", "table.heat"),
         ("Rows", "table.rows"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 
 from collections.abc import Sequence
-from math import exp, inf
+from math import exp, floor, inf, log10
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 from ..asking import Categories, Joint, Numbers, TableModel
+from ..checks import plural
 from ..data.events import Known, Likely, as_known
 from ..data.parsing import OPERATORS, parse_evidence
 from ..data.streams import in_memory
@@ -178,7 +179,7 @@ def _lines_of_numbers(model: TableModel, answer: Numbers) -> tuple[Sequence[Any]
         return ("", answer.column), [["P(missing)", probability(1.0)]]
     column = model.schema.columns[model.schema.index(answer.column)]
     unit = f" {column.unit}s" if column.unit else ""
-    mean = f"{answer.mean:.6g}" if isinstance(answer.mean, float) else str(answer.mean)
+    mean = _mean(answer.mean, answer.std) if isinstance(answer.mean, float) else str(answer.mean)
     std = f"{answer.std:.4g}{unit}"
     if column.spelling is not None:
         mean, std = column.spelling.write(np.array([answer.mean, answer.std]), column.decimals).to_pylist()
@@ -186,11 +187,16 @@ def _lines_of_numbers(model: TableModel, answer: Numbers) -> tuple[Sequence[Any]
     lines += [[f"{level:.0%} are at most", str(value)] for level, value in answer.quantiles.items()]
     points = sorted(answer.points.items(), key=lambda entry: -entry[1])
     lines += [[f"P({value})", probability(p)] for value, p in points[:TOP]]
-    lines += [[f"P({len(points) - TOP} other values)", probability(sum(p for _, p in points[TOP:]))]] * (
-        len(points) > TOP
-    )
+    others = f"P({plural(len(points) - TOP, 'other value')})"
+    lines += [[others, probability(sum(p for _, p in points[TOP:]))]] * (len(points) > TOP)
     lines += [["P(missing)", probability(answer.missing)]] if answer.missing is not None else []
     return ("", answer.column), lines
+
+
+def _mean(mean: float, std: float) -> str:
+    """A mean, to as many decimals as four digits of the standard deviation have."""
+    decimals = 3 - floor(log10(std)) if std > 0 else 0
+    return f"{mean:.{max(decimals, 0)}f}" if std > 0 and decimals <= 6 else f"{mean:.6g}"
 
 
 def _lines_of_joint(answer: Joint) -> tuple[Sequence[Any], list[list[Any]]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 app = typer.Typer()
+HOW_RARE = """bits: -log2 P(row). one in 100: of 100 rows with the same other cells, one would\nhave a value at most as probable"""
 Top = Annotated[int, typer.Option(help="How many rows to show.", min=1)]
 Table = Annotated[str, typer.Argument(help="A table with columns of the model, or - for standard input.")]
 
@@ -49,7 +50,8 @@ def anomalies(
     elif out is not None:
         write_or_print(_table_of_cells(strange), out, excel_safe)
     else:
-        print_table(("row", "bits", "column", "value", "expected", "so rare is"), _lines_of_rows(strange))
+        print_table(("row", "bits", "column", "value", "expected", "as rare as"), _lines_of_rows(strange))
+        print(HOW_RARE)
 
 
 @app.command(rich_help_panel=QUESTIONS_PANEL)
@@ -68,8 +70,8 @@ def influence(
         print_json({**answer.to_dict(), "given": given})
         return
     print(one_line(f"{of}, given {given}" if given else of))
-    print(f"{answer.entropy:.4f} bits are not known of it")
-    print_table(("column", "tells bits", ""), _lines_of_influence(answer))
+    print(f"{answer.entropy:.4f} bits are not known of it; of these each column would tell")
+    print_table(("column", "bits", ""), _lines_of_influence(answer))
     if answer.next is not None:
         print(one_line(f"ask next: {answer.next}"))
 
@@ -126,7 +128,7 @@ def _lines_of_rows(strange: Sequence[StrangeRow]) -> Iterator[list[Any]]:
     for row in strange:
         cells = [[cell.column, _text(cell.value), cell.expected, cell.frequency] for cell in row.cells]
         first, *others = cells or [["", "", "", ""]]
-        yield [f"{row.row + 1:,}", f"{row.surprisal:.1f}", *first]
+        yield [str(row.row + 1), f"{row.surprisal:.1f}", *first]
         yield from (["", "", *other] for other in others)
 
 

@@ -1,8 +1,9 @@
 // Axes: on which scale a histogram is drawn, where its bins end, and what stands below.
 
 import { rangeLabel, snap } from "./distributions.js";
+import { LENGTHS } from "./values.js";
 
-const BINS = 30, HEAVY = 25, FITTING = 36; // characters below an axis
+const BINS = 30, HEAVY = 25, FITTING = 36, CHARACTER = 0.027, FEW_DAYS = 3; // characters below an axis, and how much of it one takes
 
 /** The axis of a column of numbers: bins of equal width, on a linear scale, or where tails are long on that of asinh. */
 export function axisOf(column) {
@@ -49,13 +50,28 @@ function niceStep(x, isWhole = false) {
 function ticksOf(column, edges, place, isLong) {
   const low = edges[0], high = edges.at(-1);
   if (column.kind === "date") {
-    const count = Math.min(Math.max(Math.floor(FITTING / column.write(low).length), 2), 4);
+    const isDays = (high - low) * LENGTHS[column.description.unit] > FEW_DAYS * LENGTHS.day;
+    const write = (x) => (isDays ? column.write(x).replace(/[T ]\d{1,2}:.*$/, "") : column.write(x));
+    const count = Math.min(Math.max(Math.floor(FITTING / write(low).length), 2), 4);
     const dates = Array.from({ length: count }, (_, i) => Math.round(low + (i / (count - 1)) * (high - low)));
-    return dates.map((x) => ({ at: place(x), text: column.write(x) }));
+    return dates.map((x) => tick(place(x), write(x)));
   }
   const candidates = isLong ? longTicks(low, high) : linearTicks(low, high);
-  const shown = candidates.map((x) => ({ at: place(x), text: short(x) }));
-  return shown.filter(({ at }, i) => !shown.slice(0, i).some((other) => Math.abs(other.at - at) < 0.12));
+  return candidates.map((x) => tick(place(x), short(x))).reduce((shown, next) => (shown.some((other) => overlap(other, next)) ? shown : [...shown, next]), []);
+}
+
+/** A label, in the middle below its place, or beside it at the end of the axis. */
+function tick(at, text) {
+  const reach = (CHARACTER * text.length) / 4; // half of it may stand out
+  return { at, text, side: at < reach ? "first" : at > 1 - reach ? "last" : null };
+}
+
+function overlap(...ticks) {
+  const [[, firstEnd], [secondStart]] = ticks.map(({ at, text, side }) => {
+    const size = CHARACTER * text.length, start = side === "first" ? at : at - (side === "last" ? size : size / 2);
+    return [start, start + size + CHARACTER];
+  }).sort((a, b) => a[0] - b[0]);
+  return secondStart < firstEnd;
 }
 
 function linearTicks(low, high) {

@@ -1,6 +1,6 @@
 // Cards: a monitor for every column. The prior is an outline, the posterior is filled.
 
-const TOP = 8, MOST_POINTS = 3, POINT_SHOWN = 0.03, LONGEST = 34;
+const TOP = 8, MOST_POINTS = 3, POINT_SHOWN = 0.03, LONGEST = 30;
 const QUARTILES = [0.25, 0.5, 0.75];
 
 /** A row with a bar that can be clicked: a category, a point mass, or "missing". */
@@ -51,7 +51,7 @@ class Card {
     });
     this.body = h("div", { class: "body" });
     this.drawBody();
-    this.element.append(h("header", {}, h("h3", { title: column.name }, column.name), this.moved, this.pin, this.menu), this.body, this.line, this.input);
+    this.element.append(h("header", {}, h("h3", { title: column.name }, breakable(column.name)), this.moved, this.pin, this.menu), this.body, this.line, this.input);
   }
 
   get event() {
@@ -127,8 +127,12 @@ class CategoryCard extends Card {
   }
 
   placeholder() {
-    const [first, second] = this.column.labels, text = `${first}|${second} or !=${first}`;
-    return second === undefined || text.length > LONGEST ? "a|b or !=a" : text;
+    const { column, app } = this, prior = app.prior[app.names.indexOf(column.name)];
+    const codes = Array.from(column.labels.keys()).filter((code) => code < column.known).sort((a, b) => prior[b] - prior[a]);
+    const [first, second] = codes.map((code) => column.part(code)), write = (operator, ...parts) => shownEvent({ operator, parts });
+    if (!second) return "";
+    const one = `${write("=", first)} or ${write("!=", first)}`, several = `${write("=", first, second)} or ${write("!=", first)}`;
+    return [...(codes.length > 2 ? [several] : []), one, write("!=", first)].find((text) => text.length <= LONGEST) ?? "a value, or != a value";
   }
 
   drawBody() {
@@ -180,6 +184,11 @@ class CategoryCard extends Card {
     const { event, column, now, before, top } = this;
     this.rows.forEach((row, code) => row.parentNode && row.show(now[code], before[code], top, markOf(event, column.part(code))));
   }
+}
+
+/** A name that may be broken after its underscores. */
+function breakable(name) {
+  return name.split(/(?<=_)/).flatMap((part) => [part, h("wbr")]);
 }
 
 /** Text of an event as it stands in the field of a card. */

@@ -24,13 +24,19 @@ function percent(p) {
   return `${value.toFixed(value < 1 || value > 99 ? 2 : 1)} %`;
 }
 
+/** A small probability as a power of ten: 5.6 · 10⁻¹⁷. */
+function power(p) {
+  const [digits, exponent] = p.toExponential(1).split("e");
+  return `${digits} · 10${exponent.replace(/./g, (sign) => (sign === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign]))}`;
+}
+
 /** A number of rows. */
 function count(n) {
   return n < 10 ? n.toFixed(n < 1 ? 2 : 1) : Math.round(n).toLocaleString("en");
 }
 
 function bits(value) {
-  return value < 0.005 ? "0 bits" : `${value.toFixed(2)} bits`;
+  return value < 0.0005 ? "0 bits" : `${value.toFixed(value < 0.01 ? 3 : 2)} bits`;
 }
 
 /** The change of a probability in percentage points. */

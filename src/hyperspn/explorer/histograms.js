@@ -9,8 +9,8 @@ class NumberCard extends Card {
 
   placeholder() {
     const { column, app } = this, [low, high] = quantilesOf(column, [0.25, 0.75], app.prior[app.names.indexOf(column.name)]).map((x) => column.write(x));
-    const text = `${low}..${high} or >${high}`;
-    return text.length > LONGEST || low === high ? `${low} or >${high}` : text;
+    const range = low === high ? low : `${low}..${high}`;
+    return [`${range} or >${high}`, `${low} or >${high}`].find((text) => text.length <= LONGEST) ?? `>${high}`;
   }
 
   /** The point masses that have rows of their own, and "missing". */
@@ -34,7 +34,7 @@ class NumberCard extends Card {
     this.selection = h("rect", { class: "selection", y: 0, height: HIGH, width: 0 });
     this.plot = h("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, preserveAspectRatio: "none", "aria-hidden": "true" },
       this.bars, this.outline, this.spikes, this.spikeOutlines, this.quartiles, this.selection);
-    const ticks = this.axis.ticks.map(({ at, text }) => h("span", { class: at < 0.06 ? "first" : at > 0.94 ? "last" : null, style: { left: `${100 * at}%` } }, text));
+    const ticks = this.axis.ticks.map(({ at, side, text }) => h("span", { class: side, style: { left: `${100 * at}%` } }, text));
     this.slider = h("div", {
       class: "plot", role: "slider", tabindex: 0, "aria-label": `histogram of ${column.name}: arrows move, shift and arrows select, enter keeps the range`,
       "aria-valuemin": 0, "aria-valuemax": this.axis.bins.length - 1, onkeydown: (event) => this.press(event), onblur: () => this.leave(),
@@ -154,7 +154,7 @@ class NumberCard extends Card {
       const values = quantilesOf(column, QUARTILES, this.posterior, known);
       values.forEach((x, i) => vertical(this.quartiles[i], WIDE * this.axis.place(x), 7));
       const [low, middle, high] = values.map((x) => column.write(x));
-      this.summary = `median ${middle}, half ${low}–${high}`;
+      this.summary = `median ${middle}, ${low === high ? `at least half ${low}` : `half ${low}–${high}`}`;
     }
     this.slider.setAttribute("aria-valuenow", this.cursor.to);
     this.slider.setAttribute("aria-valuetext", this.summary || "no values");

@@ -1,6 +1,6 @@
 // The page: reads the model, shows a card for every column, and keeps everything in step.
 
-const NOTICED = 0.01, SLOW = 150, FEW = 5, MARGIN = 400;
+const NOTICED = 0.001, SLOW = 150, FEW = 5, MARGIN = 400;
 
 class App {
   constructor(content, session) {
@@ -18,7 +18,7 @@ class App {
 
   async start() {
     this.prior = (await this.ask("open", "infer", { evidence: [] })).posterior;
-    this.state = new State(this.names, () => this.update());
+    this.state = new State(this.reader, () => this.update());
     this.cards = this.columns.map((column) => this.makeCard(column));
     this.cards.forEach((card) => {
       card.element.card = card;
@@ -167,7 +167,7 @@ class App {
     const { chance, rows, warning } = this.told(evidence);
     put("chance", chance);
     put("rows", rows);
-    put("warning", warning);
+    put("warning", this.state.refused.length ? `Left out of the link: ${this.state.refused.join("; ")}.` : warning);
     const moved = [...this.moved].filter(([name, value]) => value >= NOTICED && !this.state.eventOf(name)).length;
     put("moved", evidence.length ? `${moved} of ${this.names.length - evidence.length} other columns moved` : "");
     this.showChips(evidence);
@@ -181,7 +181,8 @@ class App {
     if (!isProbability) return { chance: "–", rows: "", warning: "Likelihoods or exact values of continuous numbers are given: these have no probability." };
     const like = total === null ? null : total * p;
     const warning = like !== null && like < FEW ? (like < 0.5 ? "There is hardly any such row: the answers are the model's guess." : "There are only few such rows: take the answers with care.") : "";
-    return { chance: p < 1e-4 ? p.toExponential(1) : percent(p), rows: like === null ? "" : `about ${count(like)} of ${total.toLocaleString("en")} rows`, warning };
+    const about = like < 0.005 ? "fewer than 0.01" : `about ${count(like)}`;
+    return { chance: p < 1e-4 ? power(p) : percent(p), rows: like === null ? "" : `${about} of ${total.toLocaleString("en")} rows`, warning };
   }
 
   showChips(evidence) {

@@ -45,11 +45,11 @@ class TargetPanel {
     if (values === null) return;
     const ranked = others.map((i, at) => ({ name: app.names[i], bits: values[at] })).sort((a, b) => b.bits - a.bits);
     app.influences = new Map(ranked.map(({ name, bits }) => [name, bits]));
-    const next = ranked.find(({ name, bits }) => !app.state.eventOf(name) && bits >= 0.005), most = Math.max(ranked[0]?.bits ?? 0, 0.01);
+    const next = ranked.find(({ name, bits }) => !app.state.eventOf(name) && bits >= 0.005), most = Math.max(ranked[0]?.bits ?? 0, 0.1);
     this.note.textContent = next ? `Ask next: ${next.name}` : "Nothing else tells much.";
     this.influences.replaceChildren(...ranked.map(({ name, bits: value }) => h("li", {}, h("button", {
-      class: `influence${name === next?.name ? " next" : ""}`, type: "button", onclick: () => app.show(name),
-    }, h("span", { class: "label" }, name), h("span", { class: "track" }, h("span", { class: "fill", style: { width: `${(100 * value) / most}%` } })), h("span", { class: "share" }, app.state.eventOf(name) ? "known" : bits(value))))));
+      class: `influence${name === next?.name ? " next" : ""}${app.state.eventOf(name) ? " known" : ""}`, type: "button", onclick: () => app.show(name),
+    }, h("span", { class: "label", title: name }, name), h("span", { class: "track" }, h("span", { class: "fill", style: { width: `${(100 * value) / most}%` } })), h("span", { class: "share", title: bits(value) }, app.state.eventOf(name) ? "known" : bits(value))))));
     if (app.state.current.sort === "influence") app.arrange();
   }
 
@@ -66,21 +66,23 @@ class TargetPanel {
   /** A line for each piece of evidence: how far it moves the log-odds or the mean. */
   steps(column, code, evidence, { values, std }) {
     const moves = values.slice(1).map((value, i) => value - values[i]), most = Math.max(...moves.map(Math.abs).filter(Number.isFinite), 1e-9);
-    const write = (value) => (column.isNumeric ? writeMean(column, value) : percent(1 / (1 + 2 ** -value)));
-    const signed = (value) => `${value < 0 ? "−" : "+"}${column.isNumeric ? writeNumber(Math.abs(value), null, null, 3) : bits(Math.abs(value))}`;
-    const choice = column.isNumeric ? `mean of ${column.name}; standard deviation in the end ${writeNumber(std, null, null, 3)}${column.kind === "date" ? ` ${column.description.unit}s` : ""}` : h("select", { "aria-label": "the category that is explained", onchange: ({ target }) => { this.code = { name: column.name, code: Number(target.value) }; this.explain(this.app.names.indexOf(column.name)); } },
+    const number = writerFor(std), mean = (value) => (column.kind === "date" ? column.write(value) : number(value));
+    const write = (value) => (column.isNumeric ? mean(value) : percent(1 / (1 + 2 ** -value)));
+    const signed = (value) => `${value < 0 ? "−" : "+"}${column.isNumeric ? number(Math.abs(value)) : bits(Math.abs(value))}`;
+    const choice = column.isNumeric ? `to the mean; standard deviation in the end ${number(std)}${column.kind === "date" ? ` ${column.description.unit}s` : ""}` : h("select", { "aria-label": "the category that is explained", onchange: ({ target }) => { this.code = { name: column.name, code: Number(target.value) }; this.explain(this.app.names.indexOf(column.name)); } },
       Array.from(column.labels, (label, at) => h("option", { value: at, selected: at === code }, label)));
     const line = (text, value, move) => h("li", {}, h("span", { class: "label", title: text }, text),
       h("span", { class: "track both" }, move === null ? null : h("span", { class: move < 0 ? "fill less" : "fill more-than", style: { width: `${Math.min((50 * Math.abs(move)) / most, 50)}%` } })),
       h("span", { class: "share" }, move === null ? "" : Number.isFinite(move) ? signed(move) : "∞"), h("span", { class: "share" }, write(value)));
-    return [h("p", { class: "note" }, column.isNumeric ? choice : ["log-odds of ", choice]), h("ol", { class: "steps" }, line("without evidence", values[0], null),
-      evidence.map(([name, event], i) => line(name + writeEvent(event), values[i + 1], moves[i])))];
+    return [h("p", { class: "note" }, column.isNumeric ? choice : ["to the log-odds of ", choice]), h("ol", { class: "steps" }, line("without evidence", values[0], null),
+      evidence.map(([name, event], i) => line(`${name} ${chipText(event)}`, values[i + 1], moves[i])))];
   }
 }
 
-/** A mean, with a digit or two more than what was recorded. */
-function writeMean(column, mean) {
-  return column.kind === "date" ? column.write(mean) : Math.abs(mean) < 1000 ? writeNumber(mean, null, null, 4) : mean.toFixed(0);
+/** Writes numbers with three digits of their standard deviation, all with as many decimals. */
+function writerFor(std) {
+  const places = std > 0 ? Math.max(2 - Math.floor(Math.log10(std)), 0) : 2;
+  return (x) => (places > 6 ? writeNumber(x, null, null, 3) : writeNumber(x, places));
 }
 
 /** An order in which columns that depend on each other stand together: average linkage, the last group first. */
@@ -104,7 +106,7 @@ function heatTable(label, rows, columns, values, write, choose = null) {
   const most = Math.max(...values.flat().filter(Number.isFinite), 1e-9);
   const cell = (value, i, j) => {
     const share = Number.isFinite(value) ? Math.sqrt(Math.max(value, 0) / most) : 0, text = Number.isFinite(value) ? write(value) : "";
-    const td = h("td", { class: `${choose ? "link" : ""}${share > 0.6 ? " strong" : ""}`, tabindex: i + j === 0 ? 0 : -1, title: `${rows[i]}, ${columns[j]}: ${text}`, onclick: choose && (() => choose(i, j)),
+    const td = h("td", { class: choose ? "link" : null, tabindex: i + j === 0 ? 0 : -1, title: `${rows[i]}, ${columns[j]}: ${text}`, onclick: choose && (() => choose(i, j)),
       onkeydown: (event) => choose && event.key === "Enter" && choose(i, j) }, text);
     td.style.setProperty("--share", `${Math.round(100 * share)}%`);
     return td;
@@ -149,7 +151,7 @@ async function openRows(app) {
   const draw = async () => {
     note.textContent = app.state.evidence.length ? "Drawn from the model under what is known. They are no rows of the table." : "Drawn from the model. They are no rows of the table.";
     drawn = (await app.ask("dialog", "sample", { evidence: app.state.evidence, count: SAMPLES, seed: Math.floor(Math.random() * 2 ** 31) })) ?? drawn;
-    place.replaceChildren(rowTable("drawn rows", app.names, drawn.map((cells) => ({ cells }))));
+    place.replaceChildren(rowTable("drawn rows", app.columns, drawn.map((cells) => ({ cells }))));
   };
   const matching = app.rows ? [h("h3", {}, "Matching rows of the table"), matches(app)] : [];
   openDialog("Rows", note, h("p", { class: "actions" }, h("button", { type: "button", onclick: draw }, "Draw again"), h("button", { type: "button", onclick: () => download("rows.csv", csv([app.names, ...drawn])) }, "Download as CSV")), place, ...matching);
@@ -157,9 +159,13 @@ async function openRows(app) {
   else note.textContent = "No row can be like that.";
 }
 
-function rowTable(label, names, rows) {
-  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, names.map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, rows.map(({ cells, strange = -1 }) => h("tr", {}, cells.map((text, v) => h("td", { class: v === strange ? "strange" : null, title: v === strange ? "the rarest value, given the rest of this row" : null }, text)))))));
+/** Rows as a table; where some have a rarest cell, the first column names it, because the cell may be out of view. */
+function rowTable(label, columns, rows) {
+  const hasStrange = rows.some(({ strange }) => strange !== undefined), side = (column) => (column.isNumeric ? "number" : "");
+  const cell = (text, v, strange) => h("td", { class: `${side(columns[v])}${v === strange ? " strange" : ""}`, title: v === strange ? "the rarest value, given the rest of this row" : null }, text);
+  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, h("table", { class: "rows" },
+    h("thead", {}, h("tr", {}, hasStrange ? h("th", { scope: "col" }, "rarest cell") : null, columns.map((column) => h("th", { scope: "col", class: side(column) }, column.name)))),
+    h("tbody", {}, rows.map(({ cells, strange }) => h("tr", {}, hasStrange ? h("th", { scope: "row" }, columns[strange]?.name ?? "") : null, cells.map((text, v) => cell(text, v, strange)))))));
 }
 
 /** The rows that match the evidence, the strangest first. */
@@ -167,8 +173,8 @@ function matches(app) {
   const found = app.rows.filter(({ codes }) => app.known.every((known, v) => !known || app.columns[v].holds(known, codes[v])));
   const sorted = found.sort((a, b) => b.bits - a.bits).slice(0, MATCHES);
   const rows = sorted.map(({ codes, strange }) => ({ cells: app.columns.map((column, v) => column.show(codes[v])), strange }));
-  const told = `${found.length.toLocaleString("en")} of ${app.rows.length.toLocaleString("en")} rows match${found.length > MATCHES ? `; the ${MATCHES} least probable of them` : ", the least probable first"}. In each the cell is marked whose value is rarest given the rest of the row.`;
-  return h("div", {}, h("p", { class: "note" }, told), rowTable("matching rows", app.names, rows));
+  const told = `${found.length.toLocaleString("en")} of ${app.rows.length.toLocaleString("en")} rows match${found.length > MATCHES ? `; the ${MATCHES} least probable of them` : ", the least probable first"}. In each the cell is marked, and named, whose value is rarest given the rest of the row.`;
+  return h("div", {}, h("p", { class: "note" }, told), rowTable("matching rows", app.columns, rows));
 }
 
 function csv(rows) {

@@ -90,7 +90,9 @@ def _c2st(model: TableModel, real: FloatArray, sampled: FloatArray) -> float | N
 
 def _quality_section(scores: Scores) -> str:
     rows = [[name, _number(valid), _number(test)] for name, (valid, test) in scores.likelihoods.items()]
-    table = _table(["mean log-likelihood of a row, in nats", "validation", "test"], rows, right=(1, 2))
+    table = _table(
+        ["mean log-likelihood of a row, in nats (higher is better)", "validation", "test"], rows, right=(1, 2)
+    )
     figure = "not measured" if scores.c2st is None else f"{scores.c2st:.2f}"
     words = (
         "The packages for it are not installed: pip install 'hyperspn[tables]'"
@@ -112,8 +114,9 @@ def _columns_section(columns: Sequence[ColumnComparison]) -> str:
         for each in columns
     )
     return (
-        "<section><h2>Columns</h2><p>Every column, real beside sampled. A difference of 3 % means that 3 % of the sampled values "
-        "would have to change; rows that are alike differ as much by chance as the second number says.</p>"
+        "<section><h2>Columns</h2><p>Every column, real beside sampled. A difference of 3% means that 3% of the sampled values "
+        "would have to change to be like the real ones. Two samples of one distribution would still differ by the second "
+        "number, by chance.</p>"
         '<p class="quiet"><span class="key key-real">real</span><span class="key key-sampled">sampled</span></p>'
         f'<div class="cards">{cards}</div></section>'
     )
@@ -153,8 +156,8 @@ def _rows_section(strange: Sequence[StrangeRow], count: int) -> str:
     header = ["row", "surprisal, bits", "column", "value", "expected", "how rare"]
     return (
         f"<section><h2>The most anomalous rows</h2><p>The least probable of {count:,} rows, and the cells whose values are "
-        "rare given the rest of the row: one in 1,000 means that in rows with such a rest values at most as probable are "
-        f'found once in 1,000.</p><div class="rows">{_table(header, lines, right=(0, 1), marked=3)}</div></section>'
+        "rare given the rest of the row. One in 1,000: of 1,000 rows with the same other cells, one would have a value at most "
+        f'as probable.</p><div class="rows">{_table(header, lines, right=(0, 1), marked=3)}</div></section>'
     )
 
 

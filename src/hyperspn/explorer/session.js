@@ -43,14 +43,18 @@ class Session {
 
 /** What is known, which column is pinned, and how cards are sorted: in the address, with undo and redo. */
 class State {
-  constructor(names, changed) {
-    this.names = names;
+  constructor(reader, changed) {
+    this.reader = reader;
+    this.names = reader.names;
     this.changed = changed;
     this.past = [];
     this.future = [];
     this.current = this.fromAddress();
     addEventListener("hashchange", () => {
-      if (location.hash.slice(1) !== this.address()) this.set(this.fromAddress());
+      if (location.hash.slice(1) === this.address()) return;
+      const next = this.fromAddress(), { refused } = this;
+      this.set(next);
+      this.refused = refused;
     });
   }
 
@@ -87,6 +91,7 @@ class State {
 
   go(next) {
     this.current = next;
+    this.refused = [];
     try {
       history.replaceState(null, "", `#${this.address()}`);
     } catch {
@@ -105,11 +110,25 @@ class State {
     const parts = new URLSearchParams(location.hash.slice(1));
     const target = this.names.includes(parts.get("target")) ? parts.get("target") : null;
     const sort = ["moved", "name", "influence"].find((each) => each === parts.get("sort")) ?? "table";
-    try {
-      return { evidence: parseEvidence(parts.get("given") ?? "", this.names), target, sort };
-    } catch {
-      return { evidence: [], target, sort };
-    }
+    return { evidence: this.understood(parts.get("given") ?? ""), target, sort };
+  }
+
+  /** The evidence in an address, as far as it is of this table; why the rest is not is kept in `refused`. */
+  understood(text) {
+    this.refused = [];
+    const attempt = (read) => {
+      try {
+        return read();
+      } catch (error) {
+        this.refused.push(error.message);
+        return [];
+      }
+    };
+    return attempt(() => split(text, ",")).flatMap((piece) => attempt(() => {
+      const evidence = parseEvidence(piece, this.names);
+      this.reader.read(evidence);
+      return evidence;
+    }));
   }
 }
 

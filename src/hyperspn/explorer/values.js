@@ -1,6 +1,6 @@
 // Values as text: numbers as their table spells them, dates in its format, and back.
 
-const LENGTHS = { day: 86400, hour: 3600, minute: 60, second: 1 };
+export const LENGTHS = { day: 86400, hour: 3600, minute: 60, second: 1 };
 const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
   "November", "December"];
 const PLAIN = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
