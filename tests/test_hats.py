@@ -19,7 +19,7 @@ from hyperspn.leaves import Leaves
 from hyperspn.leaves.hats import Hats
 from hyperspn.structures import binary_trees, chow_liu
 from hyperspn.weights.bells import bell_logits, bell_numbers, move_bells, quantiles
-from hyperspn.weights.sectors import SectorKind
+from hyperspn.weights.sector_kind import SectorKind
 
 BANK = Hats(10)
 CONTINUOUS = Scale(knots=tuple(np.linspace(-3, 3, 30)))

@@ -17,7 +17,7 @@ from ..leaves.family import LeafFamily
 from ..leaves.leaves import Leaves
 from ..leaves.numeric import Numeric
 from ..weights.bells import quantiles
-from ..weights.sectors import Grid
+from ..weights.sector_kind import Grid
 from .likelihoods import Dense, Sparse, dense_leaves, scaled, sparse_leaves
 from .trees import Trees, integers
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .sectors import SectorKind
+from .sector_kind import SectorKind
 
 
 class Layout(NamedTuple):
