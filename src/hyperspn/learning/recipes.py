@@ -52,7 +52,6 @@ class Recipe(NamedTuple):
         prior: How strongly the heads and bases of factored weights are drawn to 0 (see `schedule`).
         learning_rate: Of these heads and bases; None for their own.
         batch_size: The most rows of a step.
-        averaging: How much of an average of the parameters remains at a step (see `fit`); None for no average.
     """
 
     structure: Structure = "random"
@@ -67,7 +66,6 @@ class Recipe(NamedTuple):
     prior: float = PRIOR
     learning_rate: float | None = None
     batch_size: int = BATCH_SIZE
-    averaging: float | None = None
 
     def build(self, train: np.ndarray, leaves: Sequence[LeafFamily] | None = None, seed: int = 0) -> Circuit:
         """A circuit for a table, (rows, variables), with these leaves: by default those of binary variables."""
@@ -143,8 +141,6 @@ class Recipe(NamedTuple):
             schedule["weight_decay"] = {"heads": self.prior * min(1.0, batch_size / rows)}
             if self.learning_rate is not None:
                 schedule["learning_rate"] = {"heads": self.learning_rate}
-        if self.averaging is not None:
-            schedule["averaging"] = self.averaging
         return schedule
 
     def _graph(self, train: np.ndarray, families: Sequence[LeafFamily], seed: int) -> RegionGraph:
@@ -158,15 +154,7 @@ class Recipe(NamedTuple):
 
 
 FOREST = Recipe(
-    "chow-liu",
-    "factored",
-    layer_size=48,
-    replicas=32,
-    features=16,
-    prior=0.5,
-    learning_rate=0.1,
-    batch_size=800,
-    averaging=0.99,
+    "chow-liu", "factored", layer_size=48, replicas=32, features=16, prior=0.1, learning_rate=0.1, batch_size=800
 )
 RECIPES = {
     "hyperspn": {
@@ -179,7 +167,7 @@ RECIPES = {
         "balanced": Recipe("learned", "factored", layer_size=6, replicas=32, features=3, hidden=(20, 20)),
         "smooth-forest": FOREST._replace(layer_size=32, prior=2.0),
         "forest": FOREST,
-        "large-forest": FOREST._replace(layer_size=96, prior=1.0),
+        "large-forest": FOREST._replace(layer_size=96, prior=0.5),
     },
     "spn": {
         "random": Recipe("random", "direct"),
