@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 TOP, MOST_LISTED, MOST_ACROSS = 10, 20, 6
+MOST_DECIMALS = 6
 FEW_ROWS = 5
 
 
@@ -195,8 +196,8 @@ def _lines_of_numbers(model: TableModel, answer: Numbers) -> tuple[Sequence[Any]
 
 def _mean(mean: float, std: float) -> str:
     """A mean, to as many decimals as four digits of the standard deviation have."""
-    decimals = 3 - floor(log10(std)) if std > 0 else 0
-    return f"{mean:.{max(decimals, 0)}f}" if std > 0 and decimals <= 6 else f"{mean:.6g}"
+    decimals = 3 - floor(log10(std)) if 0 < std < inf else MOST_DECIMALS + 1
+    return f"{mean:.{max(decimals, 0)}f}" if decimals <= MOST_DECIMALS else f"{mean:.6g}"
 
 
 def _lines_of_joint(answer: Joint) -> tuple[Sequence[Any], list[list[Any]]]:
