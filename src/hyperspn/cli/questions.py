@@ -96,7 +96,11 @@ def similar(
     likeness = model.similar(one, table, notes)
     tell(notes)
     nearest = np.argsort(-likeness, kind="stable")[:top]
-    rows = table.take(nearest).add_column(0, ".similarity", [likeness[nearest].round(6)]).add_column(0, ".row", [nearest + 1])
+    rows = (
+        table.take(nearest)
+        .add_column(0, ".similarity", [likeness[nearest].round(6)])
+        .add_column(0, ".row", [nearest + 1])
+    )
     if as_json:
         print_json(rows.to_pylist())
     else:
