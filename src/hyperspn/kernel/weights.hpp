@@ -88,7 +88,7 @@ class Weights {
       smallest = arithmetic.normalize_bells(node, kind.hats(), copy.get(), out);
     } else {
       write_logits(node, kind, copy.get());
-      smallest = arithmetic.normalize(node, copy.get(), copy.size, node.columns, out);
+      smallest = arithmetic.normalize(node, copy.get(), int64_t(node.rows) * node.columns, node.columns, out);
     }
     if (smallest < 0)
       throw std::invalid_argument(
