@@ -270,7 +270,7 @@ def test_files_that_are_no_tables(tmp_path):
         read_table(tmp_path / "a.csv")
     (tmp_path / "people.csv").write_text("a,b\n1,2\n")
     with pytest.raises(FileNotFoundError, match=r"found no file at .*; did you mean .*people.csv\?"):
-        read_table(tmp_path / "poeple.csv")
+        read_table(tmp_path / "pepole.csv")
     assert [is_table(name) for name in ("a.csv", "a.CSV.gz", "a.gz", "a.xlsx", "digits")] == [
         True,
         True,
