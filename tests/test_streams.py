@@ -84,6 +84,8 @@ def test_a_pass_has_every_row_once_and_batches_are_found_in_its_middle(folder, m
     batches = [train.batch(100, step) for step in range(1, steps + 1)]
     for step in (17, 3, steps):
         np.testing.assert_array_equal(again.batch(100, step), batches[step - 1])
+        halves = [again.batch(100, step, part) for part in (slice(0, 37), slice(37, 100))]
+        np.testing.assert_array_equal(np.concatenate(halves), batches[step - 1])
     rows = np.concatenate(batches)
     passes = rows[: len(train)], rows[len(train) : 2 * len(train)]
     assert not np.array_equal(*passes)

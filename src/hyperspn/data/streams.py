@@ -53,7 +53,7 @@ class Stream:
     ) -> None:
         self.pieces, self.counts, self.schema, self.sample = pieces, np.array(counts), schema, sample
         self.seed, self.reading = seed, reading
-        self._window: tuple[Any, FloatArray] = (None, np.empty((0, 0)))
+        self._window: Window | None = None
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -62,17 +62,19 @@ class Stream:
     def shape(self) -> tuple[int, int]:
         return len(self), len(self.schema.columns)
 
-    def batch(self, batch_size: int, step: int) -> FloatArray:
-        """The rows of a step, counted from 1: those that follow the rows of the step before, (rows, variables)."""
+    def batch(self, batch_size: int, step: int, part: slice | None = None) -> FloatArray:
+        """The rows of a step, counted from 1: those that follow the rows of the step before, (rows, variables).
+
+        Of several processes each asks for its part of every batch, and only reads what is in it.
+        """
         size = min(batch_size, len(self))
-        start, parts = (step - 1) * size, []
-        while size:
-            turn, place = divmod(start, len(self))
-            window, first = self._find(turn, place)
-            rows = self._read(turn, window)[place - first :][:size]
-            parts.append(rows)
-            start, size = start + len(rows), size - len(rows)
-        return np.concatenate(parts)
+        first, last, _ = (part or slice(None)).indices(size)
+        place, end, rows = (step - 1) * size + first, (step - 1) * size + last, []
+        while place < end:
+            window = self._read(place, size, (first, last))
+            rows.append(window.rows[slice(*np.searchsorted(window.places, [place, end]))])
+            place = window.end
+        return np.concatenate(rows) if rows else np.empty((0, self.shape[1]))
 
     def digest(self) -> str:
         """A short name of the rows: files with other names, sizes or rows have another one."""
@@ -81,7 +83,7 @@ class Stream:
         return f"{hashlib.sha256(text.encode()).hexdigest()[:12]} ({len(self)} rows in files)"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_window": (None, np.empty((0, 0)))}
+        return {**self.__dict__, "_window": None}
 
     def _windows(self, turn: int) -> tuple[NDArray[np.intp], list[int]]:
         """The pieces in the order of a pass, and where each window of them begins."""
@@ -102,20 +104,46 @@ class Stream:
         stop = starts[window + 1] if window + 1 < len(starts) else len(order)
         return order[starts[window] : stop], int(before[starts[window]])
 
-    def _read(self, turn: int, window: NDArray[np.intp]) -> FloatArray:
-        """The shuffled rows of a window; the last one is kept."""
-        key = (turn, *window.tolist())
-        if self._window[0] != key:
-            self._window = (None, np.empty((0, 0)))
-            parts = [self._train_rows(self.pieces[index]) for index in window]
-            rows = np.concatenate(parts)
-            shuffled = np.random.default_rng((self.seed, turn, int(window[0]))).permutation(len(rows))
-            self._window = (key, rows[shuffled])
-        return self._window[1]
+    def _read(self, place: int, size: int, part: tuple[int, int]) -> Window:
+        """The window with the row at this place: of it, what is in this part of batches; the last one is kept."""
+        turn = place // len(self)
+        pieces, first = self._find(turn, place - turn * len(self))
+        key = (turn, int(pieces[0]), size, *part)
+        if self._window is None or self._window.key != key:
+            self._window = None
+            ends = np.cumsum(self.counts[pieces])
+            places = turn * len(self) + first + np.arange(ends[-1])
+            is_asked = (places % size >= part[0]) & (places % size < part[1])
+            shuffled = np.random.default_rng((self.seed, turn, int(pieces[0]))).permutation(len(places))[is_asked]
+            asked = np.split(np.sort(shuffled), np.searchsorted(np.sort(shuffled), ends[:-1]))
+            rows = [
+                self._train_rows(self.pieces[index], numbers - (end - self.counts[index]))
+                for index, numbers, end in zip(pieces, asked, ends, strict=True)
+            ]
+            in_order = np.concatenate(rows)[np.argsort(np.argsort(shuffled))]
+            self._window = Window(key, places[is_asked], in_order, int(places[-1]) + 1)
+        return self._window
 
-    def _train_rows(self, piece: Piece) -> FloatArray:
-        keys = _keys(piece, self.seed)
-        return self.schema.encode(_rows_of(read_piece(piece, **self.reading), keys, split_of(keys) == 0)[0])
+    def _train_rows(self, piece: Piece, numbers: NDArray[np.intp]) -> FloatArray:
+        """Some of the training rows of a piece, by their numbers, in ascending order."""
+        chosen = np.flatnonzero(split_of(_keys(piece, self.seed)) == 0)[numbers]
+        return self.schema.encode(read_piece(piece, **self.reading).take(chosen))
+
+
+class Window(NamedTuple):
+    """Rows of a stream that were shuffled together, of them those in a part of its batches.
+
+    Arguments:
+        key: Which rows these are.
+        places: Where they are in the stream, counted over all passes, (rows,), ascending.
+        rows: The encoded rows, (rows, variables).
+        end: The place after the last row of the window.
+    """
+
+    key: tuple[int, ...]
+    places: NDArray[np.intp]
+    rows: FloatArray
+    end: int
 
 
 class Files(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import cos, pi
 from time import perf_counter
 from typing import NamedTuple
@@ -78,13 +78,14 @@ class Training:
         """One step of the optimizer, on a batch of its own."""
         batch = self._batch(step)
         if isinstance(self.learner, EM):
-            _log_prob(self.learner.step, batch, step, self.weights)
+            _total(_log_prob(self.learner.step, batch, step, self.weights), step)
             return
         self.learner.zero_grad()
         weights = self.weights.at(step) if isinstance(self.weights, Dropout) else self.weights
-        loss = -batch.weigh(self._objective(batch, step, weights)).sum()
-        loss.backward()
-        distributed.add([p.grad for group in self.learner.param_groups for p in group["params"] if p.grad is not None])
+        log_p = batch.weigh(self._objective(batch, step, weights))
+        log_p.sum().neg().backward()
+        parameters = [parameter for group in self.learner.param_groups for parameter in group["params"]]
+        _total(log_p, step, [parameter.grad for parameter in parameters if parameter.grad is not None])
         part = 1.0 if self.annealed_steps is None else annealing_factor(step, self.annealed_steps)
         for group, rate in zip(self.learner.param_groups, self.rates, strict=True):
             group["lr"] = part * rate
@@ -102,8 +103,8 @@ class Training:
     def _batch(self, step: int) -> Evidence:
         """What this process learns from at a step: its part of the batch."""
         if isinstance(self.train, Stream):
-            values = self.train.batch(self.batch_size, step)
-            return self.circuit.read(values[distributed.part(len(values))])
+            part = distributed.part(min(self.batch_size, len(self.train)))
+            return self.circuit.read(self.train.batch(self.batch_size, step, part))
         rows = batch_rows(len(self.train), self.batch_size, self.seed, step)
         return self.train[rows[distributed.part(len(rows))]]
 
@@ -111,9 +112,7 @@ class Training:
         if rows is None:
             return None
         mine = rows[distributed.part(len(rows))]
-        total = mine.weigh(self._objective(mine, step).double()).sum()
-        distributed.add([total])
-        return total.item() / len(rows)
+        return _total(mine.weigh(self._objective(mine, step).double()), step) / len(rows)
 
     def _objective(self, rows: Evidence, step: int, weights: WeightSource | None = None) -> Tensor:
         """log p(x, y) - w log p(x), or log p(x) of all variables if none is a target, (rows,)."""
@@ -142,16 +141,20 @@ def annealing_factor(step: int, steps: int) -> float:
 def _log_prob(
     log_prob: Callable[..., Tensor], rows: Evidence, step: int, weights: WeightSource | None = None
 ) -> Tensor:
-    """log p of some rows, (rows,): finite, also in other processes, or else the run cannot go on."""
+    """log p of some rows, (rows,); without finite weights the run cannot go on."""
     try:
-        log_p = log_prob(rows, weights=weights)
+        return log_prob(rows, weights=weights)
     except ValueError as error:
         raise FloatingPointError(_not_finite("weights that are not", step)) from error
+
+
+def _total(log_p: Tensor, step: int, gradients: Sequence[Tensor] = ()) -> float:
+    """The sum of log p of all rows in all processes, which also add up their gradients; it is finite, or the run cannot go on."""
     total = log_p.detach().sum()
-    distributed.add([total])
+    distributed.add([total, *gradients])
     if not total.isfinite():
         raise FloatingPointError(_not_finite(f"a log-likelihood of {total:g}", step))
-    return log_p
+    return total.item()
 
 
 def _not_finite(what: str, step: int) -> str:

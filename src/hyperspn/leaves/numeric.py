@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, log
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -119,10 +120,13 @@ class NumericColumns(LeafFamily):
         They are divided by the largest, whose logarithm comes third, (batch, variables); those that fill up are 0.
         """
         columns = [_read_column(family, x[:, v].cpu().numpy()) for v, family in enumerate(self.families)]
-        most = max(member.shape[1] for member, *_ in columns)
-        members, likelihoods, logs = (
-            np.stack(parts, 1) for parts in zip(*(_fill(most, *c) for c in columns), strict=True)
-        )
+        shape = (*x.shape, max(column.members.shape[1] for column in columns))
+        members, likelihoods, logs = np.zeros(shape, np.int32), np.zeros(shape), np.empty(x.shape)
+        for v, column in enumerate(columns):
+            width = column.members.shape[1]
+            members[:, v, :width] = column.members[column.places]
+            likelihoods[:, v, :width] = column.likelihoods[column.places]
+            logs[:, v] = column.logs[column.places]
         return (
             torch.from_numpy(members).to(x.device),
             torch.from_numpy(likelihoods).to(x.device, dtype),
@@ -206,8 +210,23 @@ class NumericColumns(LeafFamily):
         return torch.where(members >= self.members, points, numbers)
 
 
-def _read_column(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int32], FloatArray, FloatArray]:
-    """Of one column: members, (rows, w), likelihoods, (rows, w), and what to add to their logarithms, (rows,)."""
+class _Column(NamedTuple):
+    """What is read of a column: of each different number, and where each row has its number.
+
+    Arguments:
+        places: (rows,).
+        members: The distributions under which a number is possible, first, and others, (levels, w).
+        likelihoods: Its likelihoods there, divided by the largest, and 0 for others, (levels, w).
+        logs: What to add to their logarithms, (levels,).
+    """
+
+    places: NDArray[np.intp]
+    members: NDArray[np.int32]
+    likelihoods: FloatArray
+    logs: FloatArray
+
+
+def _read_column(family: Numeric, x: FloatArray) -> _Column:
     levels, places = np.unique(x, return_inverse=True)
     point = family.point_numbers(levels)
     finite = np.where(np.isfinite(levels), levels, np.median(family.scale.knots))
@@ -222,7 +241,9 @@ def _read_column(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int32], Flo
     largest = likelihoods.max(1, initial=0)
     likelihoods = likelihoods / np.where(largest > 0, largest, 1)[:, None]
     logs = np.where(largest > 0, offset + np.log(np.where(largest > 0, largest, 1)), 0.0)
-    return members.astype(np.int32)[places], likelihoods[places], logs[places]
+    order = np.argsort(likelihoods == 0, axis=1, kind="stable")
+    members, likelihoods = (np.take_along_axis(part, order, 1) for part in (members, likelihoods))
+    return _Column(places, members.astype(np.int32), likelihoods, logs)
 
 
 def _read_continuous(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
@@ -244,14 +265,6 @@ def _read_recorded(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int64], F
     return members, bank.mass(low[:, None], high[:, None], members) * is_touched, np.full(len(x), -log(scale.width))
 
 
-def _fill(width: int, members: NDArray, likelihoods: NDArray, logs: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """The same with likelihoods of 0 up to a width; those that are not 0 come first."""
-    order = np.argsort(likelihoods == 0, axis=1, kind="stable")
-    missing = ((0, 0), (0, width - members.shape[1]))
-    members, likelihoods = (np.take_along_axis(part, order, 1) for part in (members, likelihoods))
-    return np.pad(members, missing), np.pad(likelihoods, missing), logs
-
-
 @lru_cache(maxsize=1024)
 def _moments(family: Numeric) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of each hat in numbers, (members,)."""
@@ -267,7 +280,8 @@ def _modes(family: Numeric) -> FloatArray:
     knots = np.asarray(family.scale.knots)
     candidates = np.concatenate([family.scale.values(hats(family.members).places), (knots[1:] + knots[:-1]) / 2])
     x = family.scale.round(candidates)
-    members, likelihoods, logs = _read_column(family, x)
-    dense = np.zeros((len(x), family.width))
-    np.add.at(dense, (np.arange(len(x))[:, None], members), likelihoods * np.exp(logs)[:, None])
-    return x[dense[:, : family.members].argmax(0)]
+    column = _read_column(family, x)
+    dense = np.zeros((len(column.logs), family.width))
+    levels = np.arange(len(dense))[:, None]
+    np.add.at(dense, (levels, column.members), column.likelihoods * np.exp(column.logs)[:, None])
+    return x[dense[column.places, : family.members].argmax(0)]
