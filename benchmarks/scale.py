@@ -29,7 +29,7 @@ from hyperspn.data.tables import find_table
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 PYTHON = [sys.executable, "-m"]
-TRAIN = "train {} --recipe factored --steps {} --evaluate-every {} --batch-size {} --json --out {}"
+TRAIN = "train {} --recipe {} --steps {} --evaluate-every {} --batch-size {} --json --out {}"
 
 
 def make_rows(folder: Path, rows: int, per_file: int = 100_000) -> Path:
@@ -65,20 +65,23 @@ def run(arguments: str, processes: int = 1) -> tuple[dict, float]:
 
 
 def step_seconds(folder: Path) -> tuple[float, list[float]]:
-    """The seconds of a run between its first and its last evaluation, and its losses."""
+    """The seconds of a run between its last two evaluations, and its losses."""
     log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    return log[-1]["seconds"] - log[0]["seconds"], [entry["valid"] for entry in log]
+    return log[-1]["seconds"] - log[-2]["seconds"], [entry["valid"] for entry in log]
 
 
 def processes(place: Path) -> None:
-    rows, steps = make_rows(place / "rows", 200_000), 100
-    found = {}
-    for count in (1, 2):
-        run(TRAIN.format(rows, steps, steps, 2000, place / str(count)), count)
-        found[count] = step_seconds(place / str(count))
-        print(f"{count} processes of one thread: {steps * 2000 / found[count][0]:,.0f} rows/s", flush=True)
-    difference = max(abs(a / b - 1) for a, b in zip(found[1][1], found[2][1], strict=True))
-    print(f"{found[1][0] / found[2][0]:.2f} times as fast; losses differ by {difference:.1e} relative")
+    rows = make_rows(place / "rows", 200_000)
+    for recipe, steps in (("factored", 200), ("forest", 200)):
+        seconds, losses = {}, {}
+        for count in (1, 2):
+            out = place / f"{recipe}{count}"
+            run(TRAIN.format(rows, recipe, 2 * steps, steps, 2000, out), count)
+            seconds[count], losses[count] = step_seconds(out)
+            rate = steps * 2000 / seconds[count]
+            print(f"{recipe}, {count} processes of one thread: {rate:,.0f} rows/s", flush=True)
+        difference = max(abs(a / b - 1) for a, b in zip(losses[1], losses[2], strict=True))
+        print(f"{seconds[1] / seconds[2]:.2f} times as fast; losses differ by {difference:.1e} relative", flush=True)
 
 
 def files(place: Path) -> None:
@@ -86,7 +89,7 @@ def files(place: Path) -> None:
     pq.write_table(pq.read_table(rows), place / "rows.parquet")
     seconds = {}
     for name, source in (("memory", place / "rows.parquet"), ("files", rows)):
-        run(TRAIN.format(source, steps, steps, 500, place / name))
+        run(TRAIN.format(source, "factored", steps, steps, 500, place / name))
         seconds[name] = step_seconds(place / name)[0]
     print(f"from files {seconds['memory'] / seconds['files']:.0%} of the rows/s from memory")
 
@@ -95,13 +98,13 @@ def memory(place: Path, sizes: tuple[int, ...] = (100_000, 1_000_000, 10_000_000
     for size in sizes:
         rows = make_rows(place / str(size), size)
         start = perf_counter()
-        _, peak = run(TRAIN.format(rows, 200, 100, 500, place / f"run {size}".replace(" ", "")))
+        _, peak = run(TRAIN.format(rows, "factored", 200, 100, 500, place / f"run {size}".replace(" ", "")))
         print(f"{size:,} rows: {peak:.2f} GB at most, {perf_counter() - start:.0f} s with 200 steps", flush=True)
 
 
 def score(place: Path) -> None:
     rows = make_rows(place / "rows", 2_000_000)
-    run(TRAIN.format("adult", 50, 50, 500, place / "run"))
+    run(TRAIN.format("adult", "factored", 50, 50, 500, place / "run"))
     for workers in (1, 2):
         out = place / f"scores{workers}"
         answer, _ = run(f"score {place}/run {rows} --out {out} --workers {workers} --json")
@@ -123,10 +126,10 @@ def wide(place: Path) -> None:
 
 def kills(place: Path, times: int = 20) -> None:
     chance, rows = random.Random(0), make_rows(place / "rows", 20_000)
-    report, _ = run(TRAIN.format(rows, 60, 10, 500, place / "whole"))
+    report, _ = run(TRAIN.format(rows, "factored", 60, 10, 500, place / "whole"))
     launch = [*PYTHON, "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3", "-m"]
     for number in range(times):
-        arguments = TRAIN.format(rows, 60, 10, 500, place / str(number)).split()
+        arguments = TRAIN.format(rows, "factored", 60, 10, 500, place / str(number)).split()
         job = subprocess.Popen(
             [*launch, "hyperspn", *arguments],
             env=ENVIRONMENT,

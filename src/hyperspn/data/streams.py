@@ -6,6 +6,7 @@ import hashlib
 import json
 
 from collections.abc import Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SAMPLE, HELD_OUT = 100_000, 50_000  # training rows that show what a table is like; of valid and test, rows that count
-BUFFER = 200_000  # rows that are shuffled together
+BUFFER, BUFFERED_VALUES = 200_000, 20_000_000  # rows that are shuffled together, and values if columns are many
 
 FloatArray = NDArray[np.float64]
 
@@ -54,6 +55,7 @@ class Stream:
         self.pieces, self.counts, self.schema, self.sample = pieces, np.array(counts), schema, sample
         self.seed, self.reading = seed, reading
         self._window: Window | None = None
+        self._ahead: Future[Window] | None = None
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -62,19 +64,20 @@ class Stream:
     def shape(self) -> tuple[int, int]:
         return len(self), len(self.schema.columns)
 
-    def batch(self, batch_size: int, step: int, part: slice | None = None) -> FloatArray:
-        """The rows of a step, counted from 1: those that follow the rows of the step before, (rows, variables).
+    def batch(self, batch_size: int, step: int, part: slice | None = None) -> list[tuple[Window, slice]]:
+        """The rows of a step, counted from 1, as slices of windows: those that follow the rows of the step before.
 
         Of several processes each asks for its part of every batch, and only reads what is in it.
         """
         size = min(batch_size, len(self))
-        first, last, _ = (part or slice(None)).indices(size)
-        place, end, rows = (step - 1) * size + first, (step - 1) * size + last, []
-        while place < end:
-            window = self._read(place, size, (first, last))
-            rows.append(window.rows[slice(*np.searchsorted(window.places, [place, end]))])
+        of_batch = Part(size, *(part or slice(None)).indices(size)[:2])
+        place, end = (step - 1) * size + of_batch.first, (step - 1) * size + of_batch.last
+        slices: list[tuple[Window, slice]] = []
+        while place < end or not slices:
+            window = self._read(place, of_batch)
+            slices.append((window, slice(*np.searchsorted(window.places, [place, end]).tolist())))
             place = window.end
-        return np.concatenate(rows) if rows else np.empty((0, self.shape[1]))
+        return slices
 
     def digest(self) -> str:
         """A short name of the rows: files with other names, sizes or rows have another one."""
@@ -83,46 +86,53 @@ class Stream:
         return f"{hashlib.sha256(text.encode()).hexdigest()[:12]} ({len(self)} rows in files)"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_window": None}
+        return {**self.__dict__, "_window": None, "_ahead": None}
 
     def _windows(self, turn: int) -> tuple[NDArray[np.intp], list[int]]:
         """The pieces in the order of a pass, and where each window of them begins."""
         order = np.random.default_rng((self.seed, turn)).permutation(len(self.pieces))
-        starts, rows = [0], 0
+        starts, rows, most = [0], 0, min(BUFFER, BUFFERED_VALUES // self.shape[1])
         for place, count in enumerate(self.counts[order].tolist()):
             rows += count
-            if rows >= BUFFER and place + 1 < len(order):
+            if rows >= most and place + 1 < len(order):
                 starts.append(place + 1)
                 rows = 0
         return order, starts
 
-    def _find(self, turn: int, place: int) -> tuple[NDArray[np.intp], int]:
-        """The window of a pass with the row at this place, and the place where it begins."""
+    def _find(self, place: int) -> tuple[int, NDArray[np.intp], int]:
+        """The window with the row at this place: its pass, its pieces, and the place where it begins."""
+        turn = place // len(self)
         order, starts = self._windows(turn)
-        before = np.concatenate([[0], np.cumsum(self.counts[order])])
+        before = turn * len(self) + np.concatenate([[0], np.cumsum(self.counts[order])])
         window = int(np.searchsorted(before[starts], place, side="right")) - 1
         stop = starts[window + 1] if window + 1 < len(starts) else len(order)
-        return order[starts[window] : stop], int(before[starts[window]])
+        return turn, order[starts[window] : stop], int(before[starts[window]])
 
-    def _read(self, place: int, size: int, part: tuple[int, int]) -> Window:
-        """The window with the row at this place: of it, what is in this part of batches; the last one is kept."""
-        turn = place // len(self)
-        pieces, first = self._find(turn, place - turn * len(self))
-        key = (turn, int(pieces[0]), size, *part)
-        if self._window is None or self._window.key != key:
-            self._window = None
-            ends = np.cumsum(self.counts[pieces])
-            places = turn * len(self) + first + np.arange(ends[-1])
-            is_asked = (places % size >= part[0]) & (places % size < part[1])
-            shuffled = np.random.default_rng((self.seed, turn, int(pieces[0]))).permutation(len(places))[is_asked]
-            asked = np.split(np.sort(shuffled), np.searchsorted(np.sort(shuffled), ends[:-1]))
-            rows = [
-                self._train_rows(self.pieces[index], numbers - (end - self.counts[index]))
-                for index, numbers, end in zip(pieces, asked, ends, strict=True)
-            ]
-            in_order = np.concatenate(rows)[np.argsort(np.argsort(shuffled))]
-            self._window = Window(key, places[is_asked], in_order, int(places[-1]) + 1)
+    def _read(self, place: int, part: Part) -> Window:
+        """The window with the row at this place; the last one is kept, and the next one is read meanwhile."""
+        if self._window is None or not self._window.has(place, part):
+            self._window = self._ahead.result() if self._ahead else None
+            if self._window is None or not self._window.has(place, part):
+                self._window = self._load(place, part)
+            reader = ThreadPoolExecutor(1)
+            self._ahead = reader.submit(self._load, self._window.end, part)
+            reader.shutdown(wait=False)
         return self._window
+
+    def _load(self, place: int, part: Part) -> Window:
+        """Of the window with the row at this place what is in this part of batches."""
+        turn, pieces, first = self._find(place)
+        ends = np.cumsum(self.counts[pieces])
+        places = first + np.arange(ends[-1])
+        is_asked = (places % part.size >= part.first) & (places % part.size < part.last)
+        shuffled = np.random.default_rng((self.seed, turn, int(pieces[0]))).permutation(len(places))[is_asked]
+        asked = np.split(np.sort(shuffled), np.searchsorted(np.sort(shuffled), ends[:-1]))
+        rows = [
+            self._train_rows(self.pieces[index], numbers - (end - self.counts[index]))
+            for index, numbers, end in zip(pieces, asked, ends, strict=True)
+        ]
+        in_order = np.concatenate(rows)[np.argsort(np.argsort(shuffled))]
+        return Window(part, first, first + len(places), places[is_asked], in_order)
 
     def _train_rows(self, piece: Piece, numbers: NDArray[np.intp]) -> FloatArray:
         """Some of the training rows of a piece, by their numbers, in ascending order."""
@@ -130,20 +140,33 @@ class Stream:
         return self.schema.encode(read_piece(piece, **self.reading).take(chosen))
 
 
+class Part(NamedTuple):
+    """The rows first, ..., last - 1 of every batch of this size."""
+
+    size: int
+    first: int
+    last: int
+
+
 class Window(NamedTuple):
     """Rows of a stream that were shuffled together, of them those in a part of its batches.
 
     Arguments:
-        key: Which rows these are.
-        places: Where they are in the stream, counted over all passes, (rows,), ascending.
-        rows: The encoded rows, (rows, variables).
-        end: The place after the last row of the window.
+        part: The part.
+        first: The place of the first row of the window in the stream, counted over all passes.
+        end: The place after its last row.
+        places: Where the rows of the part are, (rows,), ascending.
+        rows: They, encoded, (rows, variables).
     """
 
-    key: tuple[int, ...]
+    part: Part
+    first: int
+    end: int
     places: NDArray[np.intp]
     rows: FloatArray
-    end: int
+
+    def has(self, place: int, part: Part) -> bool:
+        return self.part == part and self.first <= place < self.end
 
 
 class Files(NamedTuple):

@@ -75,21 +75,21 @@ def sparse_leaves(leaves: Leaves, evidence: Evidence) -> Sparse | None:
 
 def _sparse_group(leaves: Leaves, evidence: Evidence, group: int) -> list[tuple[Tensor, Tensor]]:
     """Members and likelihoods of each variable of a group, (rows, batch)."""
-    members, likelihoods, _ = leaves.reading(evidence, group)
     missing = leaves.columns(evidence.missing, leaves.variables[group])  # (batch, variables)
-    likelihoods = likelihoods.masked_fill(missing[..., None], 0)
-    most = (likelihoods > 0).sum(-1).amax(0).clamp(min=1).tolist() if len(members) else [1] * members.shape[1]
     blocks = []
-    for v, rows in enumerate(most):
-        of_variable = members[:, v, :rows].T.clone(memory_format=torch.contiguous_format)  # (rows, batch)
-        of_variable[0].masked_fill_(missing[:, v], -1)
-        blocks.append((of_variable, likelihoods[:, v, :rows].T.to(leaves.dtype)))
+    for levels, is_missing in zip(leaves.reading(evidence, group), missing.T, strict=True):
+        most = int(levels.counts[levels.places].masked_fill(is_missing, 0).max().clamp(min=1)) if len(missing) else 1
+        members = levels.members[:most].index_select(1, levels.places)
+        likelihoods = levels.likelihoods[:most].index_select(1, levels.places).to(leaves.dtype)
+        members[0].masked_fill_(is_missing, -1)
+        blocks.append((members, likelihoods.masked_fill_(is_missing, 0)))
     return blocks
 
 
 def _scale(leaves: Leaves, evidence: Evidence, group: int) -> Tensor:
     missing = leaves.columns(evidence.missing, leaves.variables[group])
-    return leaves.reading(evidence, group)[2].to(leaves.dtype).masked_fill(missing, 0).sum(1)
+    logs = torch.stack([levels.logs[levels.places] for levels in leaves.reading(evidence, group)], 1)
+    return logs.to(leaves.dtype).masked_fill(missing, 0).sum(1)
 
 
 def _widths(leaves: Leaves, group: int) -> Tensor:

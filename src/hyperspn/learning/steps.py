@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..circuits.circuit import Circuit
-from ..data.streams import Stream
+from ..data.streams import Stream, Window
 from ..kernel import rounded_subnormals
 from ..leaves.evidence import Evidence
 from ..weights.source import WeightSource
@@ -72,6 +72,7 @@ class Training:
         )
         shown = circuit.read(train.sample) if isinstance(train, Stream) else train
         self.shown = shown[batch_rows(len(shown), EVALUATED_ROWS, seed, step=0)]
+        self._window: tuple[Window, Evidence] | None = None
         self.rates = [] if isinstance(learner, EM) else [group["lr"] for group in learner.param_groups]
 
     def learn(self, step: int) -> None:
@@ -104,9 +105,18 @@ class Training:
         """What this process learns from at a step: its part of the batch."""
         if isinstance(self.train, Stream):
             part = distributed.part(min(self.batch_size, len(self.train)))
-            return self.circuit.read(self.train.batch(self.batch_size, step, part))
+            return self._read(self.train.batch(self.batch_size, step, part))
         rows = batch_rows(len(self.train), self.batch_size, self.seed, step)
         return self.train[rows[distributed.part(len(rows))]]
+
+    def _read(self, slices: Sequence[tuple[Window, slice]]) -> Evidence:
+        """The evidence of a batch from files. A window is read once for all batches within it."""
+        if len(slices) > 1:
+            return self.circuit.read(np.concatenate([window.rows[rows] for window, rows in slices]))
+        [(window, rows)] = slices
+        if self._window is None or self._window[0] is not window:
+            self._window = window, self.circuit.read(window.rows)
+        return self._window[1][rows]
 
     def _mean(self, rows: Evidence | None, step: int) -> float | None:
         if rows is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 Rows = Tensor | np.ndarray
-Reading = tuple[Tensor, ...]  # what a family made of values or events, each (batch, variables, ...)
+Reading = tuple[Any, ...]  # what a family made of values or events: tensors, or else what rows can be taken from
 
 
 @dataclass(frozen=True)

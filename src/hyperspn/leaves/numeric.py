@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf, log
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -115,28 +114,14 @@ class NumericColumns(LeafFamily):
         return "a finite number"
 
     def read(self, x: Tensor, dtype: torch.dtype) -> Reading:
-        """The distributions under which a number is possible, and its likelihoods there: two of (batch, variables, w).
-
-        They are divided by the largest, whose logarithm comes third, (batch, variables); those that fill up are 0.
-        """
-        columns = [_read_column(family, x[:, v].cpu().numpy()) for v, family in enumerate(self.families)]
-        shape = (*x.shape, max(column.members.shape[1] for column in columns))
-        members, likelihoods, logs = np.zeros(shape, np.int32), np.zeros(shape), np.empty(x.shape)
-        for v, column in enumerate(columns):
-            width = column.members.shape[1]
-            members[:, v, :width] = column.members[column.places]
-            likelihoods[:, v, :width] = column.likelihoods[column.places]
-            logs[:, v] = column.logs[column.places]
-        return (
-            torch.from_numpy(members).to(x.device),
-            torch.from_numpy(likelihoods).to(x.device, dtype),
-            torch.from_numpy(logs).to(x.device, dtype),
+        """The levels of each column."""
+        return tuple(
+            _read_column(family, column.cpu().numpy()).to(x.device, dtype)
+            for family, column in zip(self.families, x.T, strict=True)
         )
 
     def log_prob(self, parameters: Tensor, x: Reading) -> Tensor:  # type: ignore[override]
-        members, likelihoods, logs = x
-        dense = likelihoods.new_zeros(*logs.shape, self.width).scatter_add(-1, members.long(), likelihoods)
-        return (dense.log() + logs[..., None]).to(parameters.dtype)
+        return torch.stack([levels.log_prob(self.width) for levels in x], 1).to(parameters.dtype)
 
     def read_events(self, events: Tensor) -> Reading:
         """The ends of intervals of normal scores, (batch, variables, intervals), and the mass under each distribution."""
@@ -210,23 +195,39 @@ class NumericColumns(LeafFamily):
         return torch.where(members >= self.members, points, numbers)
 
 
-class _Column(NamedTuple):
-    """What is read of a column: of each different number, and where each row has its number.
+@dataclass(frozen=True)
+class Levels:
+    """What is read of a column: of each different number, a level, and where each row has its own.
 
     Arguments:
         places: (rows,).
-        members: The distributions under which a number is possible, first, and others, (levels, w).
-        likelihoods: Its likelihoods there, divided by the largest, and 0 for others, (levels, w).
+        members: The distributions under which a number is possible, first, and others, (w, levels).
+        likelihoods: Its likelihoods there, divided by the largest, and 0 for others, (w, levels).
+        counts: Under how many distributions it is possible, (levels,).
         logs: What to add to their logarithms, (levels,).
     """
 
-    places: NDArray[np.intp]
-    members: NDArray[np.int32]
-    likelihoods: FloatArray
-    logs: FloatArray
+    places: Tensor
+    members: Tensor
+    likelihoods: Tensor
+    counts: Tensor
+    logs: Tensor
+
+    def __getitem__(self, rows: Tensor | slice) -> Levels:
+        return replace(self, places=self.places[rows])
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Levels:
+        likelihoods, logs = self.likelihoods.to(device, dtype), self.logs.to(device, dtype)
+        return Levels(self.places.to(device), self.members.to(device), likelihoods, self.counts.to(device), logs)
+
+    def log_prob(self, width: int) -> Tensor:
+        """The log-likelihoods of the number of each row under all distributions, (rows, width)."""
+        members, likelihoods = self.members[:, self.places].T, self.likelihoods[:, self.places].T
+        dense = likelihoods.new_zeros(len(members), width).scatter_add(1, members.long(), likelihoods)
+        return dense.log() + self.logs[self.places, None]
 
 
-def _read_column(family: Numeric, x: FloatArray) -> _Column:
+def _read_column(family: Numeric, x: FloatArray) -> Levels:
     levels, places = np.unique(x, return_inverse=True)
     point = family.point_numbers(levels)
     finite = np.where(np.isfinite(levels), levels, np.median(family.scale.knots))
@@ -242,8 +243,9 @@ def _read_column(family: Numeric, x: FloatArray) -> _Column:
     likelihoods = likelihoods / np.where(largest > 0, largest, 1)[:, None]
     logs = np.where(largest > 0, offset + np.log(np.where(largest > 0, largest, 1)), 0.0)
     order = np.argsort(likelihoods == 0, axis=1, kind="stable")
-    members, likelihoods = (np.take_along_axis(part, order, 1) for part in (members, likelihoods))
-    return _Column(places, members.astype(np.int32), likelihoods, logs)
+    members, likelihoods = (np.take_along_axis(part, order, 1).T.copy() for part in (members, likelihoods))
+    arrays = places, members.astype(np.int32), likelihoods, (likelihoods > 0).sum(0), logs
+    return Levels(*map(torch.from_numpy, arrays))
 
 
 def _read_continuous(family: Numeric, x: FloatArray) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
@@ -280,8 +282,5 @@ def _modes(family: Numeric) -> FloatArray:
     knots = np.asarray(family.scale.knots)
     candidates = np.concatenate([family.scale.values(hats(family.members).places), (knots[1:] + knots[:-1]) / 2])
     x = family.scale.round(candidates)
-    column = _read_column(family, x)
-    dense = np.zeros((len(column.logs), family.width))
-    levels = np.arange(len(dense))[:, None]
-    np.add.at(dense, (levels, column.members), column.likelihoods * np.exp(column.logs)[:, None])
-    return x[dense[column.places, : family.members].argmax(0)]
+    dense = _read_column(family, x).log_prob(family.width)
+    return x[dense[:, : family.members].argmax(0).numpy()]
