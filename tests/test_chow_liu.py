@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from hyperspn.structures import RegionGraph, chow_liu, mutual_information
-from hyperspn.structures.chow_liu import spanning_tree
+from hyperspn.structures.chow_liu import OUTER_SHARE, spanning_tree
 
 
 def dependent_rows(n, rows=200, seed=0, holes=0.0):
@@ -60,6 +60,15 @@ def test_no_tree_has_more_mutual_information(n, holes):
     assert len(trees) == n ** (n - 2)
     best = max(trees, key=lambda edges: sum(information[edge] for edge in edges))
     assert edges_of(chow_liu(data, replicas=1), 0) == {frozenset(edge) for edge in best}
+
+
+def test_what_outer_variables_say_about_each_other_counts_less():
+    data, is_outer = dependent_rows(6, seed=6), np.arange(6) < 3
+    information = mutual_information(data)
+    information[np.ix_(is_outer, is_outer)] *= OUTER_SHARE
+    best = max(all_trees(6), key=lambda edges: sum(information[edge] for edge in edges))
+    edges = edges_of(chow_liu(data, replicas=1, outer=is_outer), 0)
+    assert edges == {frozenset(edge) for edge in best} != edges_of(chow_liu(data, replicas=1), 0)
 
 
 def test_every_variable_is_its_leaf_times_what_is_below():

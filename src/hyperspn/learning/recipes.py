@@ -21,7 +21,7 @@ from .history import History, Progress
 from .start_from_clusters import start_from_clusters
 from .train import fit
 
-Structure = Literal["random", "learned", "chow-liu"]
+Structure = Literal["random", "learned", "chow-liu", "backbone"]
 Weights = Literal["direct", "hyper", "factored"]
 
 BATCH_SIZE, SMALLEST_BATCH = 200, 50
@@ -39,7 +39,8 @@ class Recipe(NamedTuple):
     """A structure, who writes its weights, and sizes that suit both.
 
     Arguments:
-        structure: Balanced binary trees over "random" orders of the variables or over "learned" ones, or "chow-liu".
+        structure: Balanced binary trees over "random" orders of the variables or over "learned" ones, "chow-liu", or such
+            trees with columns of numbers as their "backbone" and columns of categories around it.
         weights: One parameter per weight ("direct"), or a network that reads one embedding per sector ("hyper") or one
             latent vector per replica of a shared tree ("factored").
         layer_size: The number of sum nodes per region k.
@@ -150,11 +151,12 @@ class Recipe(NamedTuple):
         counted, continuous = countable(train, families)
         if self.structure == "learned":
             return binary_trees(train.shape[1], self.replicas, seed, counted, shared=shared, continuous=continuous)
-        return chow_liu(counted, self.replicas, seed, shared=shared, continuous=continuous)
+        outer = [isinstance(family, Categorical) for family in families] if self.structure == "backbone" else None
+        return chow_liu(counted, self.replicas, seed, shared=shared, continuous=continuous, outer=outer)
 
 
 FOREST = Recipe(
-    "chow-liu", "factored", layer_size=48, replicas=32, features=16, prior=0.1, learning_rate=0.1, batch_size=800
+    "backbone", "factored", layer_size=64, replicas=32, features=16, prior=0.1, learning_rate=0.1, batch_size=800
 )
 RECIPES = {
     "hyperspn": {
@@ -165,9 +167,9 @@ RECIPES = {
         "scratch": Recipe("chow-liu", "factored", layer_size=8, replicas=32, warm=False),
         "tree-mixture": Recipe("chow-liu", "factored", layer_size=2, replicas=128, features=32),
         "balanced": Recipe("learned", "factored", layer_size=6, replicas=32, features=3, hidden=(20, 20)),
-        "smooth-forest": FOREST._replace(layer_size=32, prior=2.0),
+        "smooth-forest": FOREST._replace(structure="chow-liu", layer_size=32, prior=2.0),
         "forest": FOREST,
-        "large-forest": FOREST._replace(layer_size=96, prior=0.5),
+        "large-forest": FOREST._replace(layer_size=96),
     },
     "spn": {
         "random": Recipe("random", "direct"),

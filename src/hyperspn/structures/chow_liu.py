@@ -13,6 +13,7 @@ from .mutual_information import FloatArray, bootstrapped_information
 from .region_graph import RegionGraph
 
 ROWS_AT_ONCE = 2**11
+OUTER_SHARE = 0.4  # of the mutual information of two outer variables
 
 
 def chow_liu(
@@ -22,6 +23,7 @@ def chow_liu(
     *,
     shared: bool = False,
     continuous: ArrayLike | None = None,
+    outer: ArrayLike | None = None,
 ) -> RegionGraph:
     """Trees of maximal mutual information between neighbors, each with a root of its own.
 
@@ -36,6 +38,9 @@ def chow_liu(
         seed: Determines the bootstrap samples and the roots.
         shared: Whether all replicas have the first tree.
         continuous: Which variables are continuous (see `mutual_information`).
+        outer: Which variables rather belong to the ends of the tree, (variables,), bool: those of a few categories, which
+            hidden states carry along a path, while the numbers of the others need neighbors. What two of them say about
+            each other counts for `OUTER_SHARE` of itself.
 
     Example:
         >>> graph = chow_liu([[0, 0, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1], [1, 0, 1]], replicas=1)
@@ -46,7 +51,9 @@ def chow_liu(
         raise ValueError(f"expected at least one replica, found {replicas}")
     generator = np.random.default_rng(seed)
     matrices = bootstrapped_information(data, 1 if shared else replicas, generator, continuous)
-    trees = [_tree(information, generator) for information in matrices]
+    is_outer = np.zeros(np.shape(data)[1], bool) if outer is None else np.asarray(outer)
+    shares = np.where(np.outer(is_outer, is_outer), OUTER_SHARE, 1.0)
+    trees = [_tree(shares * information, generator) for information in matrices]
     return _forest(np.shape(data)[1], trees * replicas if shared else trees)
 
 
