@@ -162,9 +162,9 @@ RECIPES = {
     "hyperspn": {
         "random": Recipe("random", "hyper"),
         "learned": Recipe("learned", "hyper"),
+        "scratch": Recipe("chow-liu", "factored", layer_size=8, replicas=64, warm=False),
         "chow-liu": Recipe("chow-liu", "hyper", layer_size=12, replicas=8),
         "factored": Recipe("chow-liu", "factored", layer_size=8, replicas=32),
-        "scratch": Recipe("chow-liu", "factored", layer_size=8, replicas=32, warm=False),
         "tree-mixture": Recipe("chow-liu", "factored", layer_size=2, replicas=128, features=32),
         "balanced": Recipe("learned", "factored", layer_size=6, replicas=32, features=3, hidden=(20, 20)),
         "smooth-forest": FOREST._replace(structure="chow-liu", layer_size=32, prior=2.0),
@@ -215,12 +215,12 @@ class Quality(NamedTuple):
     binary: tuple[str, ...]
 
 
-SMALL = ("chow-liu", "scratch")
+SMALL = ("scratch", "factored")
 BINARY = ("random", "learned", "chow-liu", "factored", "tree-mixture", "balanced")
 QUALITIES = {
     "fast": Quality(0.4, SMALL, ("forest",), ("factored", "chow-liu")),
     "good": Quality(1.0, SMALL, ("forest", "smooth-forest"), BINARY),
-    "best": Quality(2.0, (*SMALL, "tree-mixture"), ("forest", "smooth-forest", "large-forest"), BINARY),
+    "best": Quality(1.0, (*SMALL, "tree-mixture"), ("forest", "smooth-forest", "large-forest"), BINARY),
 }
 """How much a search may do, by name: from seconds for a small table to minutes for a large one."""
 
