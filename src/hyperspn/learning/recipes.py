@@ -215,7 +215,7 @@ class Quality(NamedTuple):
     binary: tuple[str, ...]
 
 
-SMALL = ("scratch", "factored")
+SMALL = ("scratch", "chow-liu", "factored")
 BINARY = ("random", "learned", "chow-liu", "factored", "tree-mixture", "balanced")
 QUALITIES = {
     "fast": Quality(0.4, SMALL, ("forest",), ("factored", "chow-liu")),
