@@ -86,7 +86,7 @@ def test_similar(run, people, model, tmp_path):
     assert list(lines[0]) == [".row", ".similarity", "color", "size", "price", "in stock"]
     table = read_table(people[0] / "people.csv")
     expected = model.similar(read_table(tmp_path / "row.csv"), table)
-    assert [float(line[".similarity"]) for line in lines] == pytest.approx(sorted(expected, reverse=True)[:5])
+    assert [float(line[".similarity"]) for line in lines] == pytest.approx(sorted(expected, reverse=True)[:5], rel=5e-6)
     first = int(lines[0][".row"]) - 1
     assert expected[first] == expected.max()
     assert lines[0]["size"] == str(table["size"][first].as_py())
