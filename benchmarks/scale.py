@@ -126,10 +126,12 @@ def wide(place: Path) -> None:
 
 def kills(place: Path, times: int = 20) -> None:
     chance, rows = random.Random(0), make_rows(place / "rows", 20_000)
-    report, _ = run(TRAIN.format(rows, "factored", 60, 10, 500, place / "whole"))
+    start = perf_counter()
+    report, _ = run(TRAIN.format(rows, "factored", 200, 20, 500, place / "whole"), 2)
+    seconds, killed, ended = perf_counter() - start, 0, 0
     launch = [*PYTHON, "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3", "-m"]
-    for number in range(times):
-        arguments = TRAIN.format(rows, "factored", 60, 10, 500, place / str(number)).split()
+    while killed < times:
+        arguments = TRAIN.format(rows, "factored", 200, 20, 500, place / f"{killed} {ended}".replace(" ", "-")).split()
         job = subprocess.Popen(
             [*launch, "hyperspn", *arguments],
             env=ENVIRONMENT,
@@ -137,15 +139,18 @@ def kills(place: Path, times: int = 20) -> None:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        sleep(chance.uniform(4, 12))
+        sleep(chance.uniform(0.1, 0.9) * seconds)
         children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
         if children:
             os.kill(int(chance.choice(children)), signal.SIGKILL)
         output = job.communicate()[0]
         found = json.loads(output.splitlines()[-1])  # a job whose end was killed tells it again
         if any(abs(found[part] / report[part] - 1) > 1e-5 for part in ("valid", "test")):
-            sys.exit(f"job {number + 1}: {found['valid']} and not {report['valid']}")
-        print(f"{number + 1} jobs of which a process was killed: all as the unbroken one", flush=True)
+            sys.exit(f"job {killed + 1}: {found['valid']} and not {report['valid']}")
+        killed, ended = killed + bool(children), ended + (not children)
+        print(
+            f"{killed} jobs of which a process was killed, {ended} that had ended: all as the unbroken one", flush=True
+        )
 
 
 def main() -> None:

@@ -215,12 +215,11 @@ class Quality(NamedTuple):
     binary: tuple[str, ...]
 
 
-SMALL = ("scratch", "chow-liu", "factored")
 BINARY = ("random", "learned", "chow-liu", "factored", "tree-mixture", "balanced")
 QUALITIES = {
-    "fast": Quality(0.4, SMALL, ("forest",), ("factored", "chow-liu")),
-    "good": Quality(1.0, SMALL, ("forest", "smooth-forest"), BINARY),
-    "best": Quality(1.0, (*SMALL, "tree-mixture"), ("forest", "smooth-forest", "large-forest"), BINARY),
+    "fast": Quality(0.4, ("scratch",), ("forest",), ("factored", "chow-liu")),
+    "good": Quality(1.0, ("scratch",), ("forest", "smooth-forest"), BINARY),
+    "best": Quality(1.0, ("scratch", "factored"), ("forest", "smooth-forest", "large-forest"), BINARY),
 }
 """How much a search may do, by name: from seconds for a small table to minutes for a large one."""
 
@@ -255,5 +254,5 @@ def candidates(
     given = {name: value for name, value in options.items() if value is not None}
     _, small, large, binary = QUALITIES[quality]
     suiting = binary if is_binary(leaves) else large if rows is not None and rows >= FEW_ROWS else small
-    names = [recipe] if recipe != "auto" else [name for name in known if name in suiting]
+    names = [recipe] if recipe != "auto" else [name for name in known if name in suiting] or ["chow-liu"]
     return {name: known[name]._replace(**given) for name in names}
