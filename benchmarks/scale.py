@@ -1,9 +1,9 @@
-"""Several processes, and files of any size: `python benchmarks/scale.py processes`, `files`, `memory`, `score`, `wide` or `kills`.
+"""Several processes, and files of any size: `python benchmarks/scale.py processes`, `files`, `memory`, `score`, `wide`, `kills` or `dask`.
 
 Rows are drawn from the table adult. `processes` trains with one and with two processes of one thread, batch 2,000; `files`
 trains from files and from memory; `memory` trains from files of ever more rows; `score` reads and writes Parquet with one
 and two workers; `wide` trains 10,000 binary columns; `kills` kills one of two processes at random moments, and compares
-what the restarted job ends with.
+what the restarted job ends with; `dask` does so with workers of a Dask cluster that score.
 """
 
 from __future__ import annotations
@@ -153,9 +153,33 @@ def kills(place: Path, times: int = 20) -> None:
         )
 
 
+def dask(place: Path, times: int = 20) -> None:
+    from dask import dataframe
+    from distributed import Client, LocalCluster
+
+    from hyperspn.asking import Scorer, map_batches
+
+    chance, table = random.Random(0), pq.read_table(make_rows(place / "rows", 100_000)).to_pandas()
+    run(TRAIN.format("adult", "factored", 50, 50, 500, place / "run"))
+    expected, seconds = Scorer(str(place / "run"))(table)["log_likelihood"], 0.0
+    with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        for killed in range(times + 1):
+            start, out = perf_counter(), place / f"answers{killed}"
+            scored = map_batches(str(place / "run"), dataframe.from_pandas(table, npartitions=40))
+            job = client.compute(scored.to_parquet(str(out), compute=False))
+            if killed:
+                sleep(chance.uniform(0.1, 0.9) * seconds)
+                os.kill(chance.choice(list(client.run(os.getpid).values())), signal.SIGKILL)
+            job.result(timeout=120)
+            seconds, answers = seconds or perf_counter() - start, pq.read_table(out).to_pandas().sort_index()
+            if not answers.index.equals(table.index) or not np.allclose(answers["log_likelihood"], expected, 1e-5):
+                sys.exit(f"job {killed}: other answers than those of one process")
+            print(f"{killed} jobs of which a worker was killed: all as one process", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    tasks = {task.__name__: task for task in (processes, files, memory, score, wide, kills)}
+    tasks = {task.__name__: task for task in (processes, files, memory, score, wide, kills, dask)}
     parser.add_argument("task", choices=tasks)
     task = parser.parse_args().task
     with tempfile.TemporaryDirectory() as place:

@@ -1,5 +1,6 @@
 """The way down in the kernel: the choices of the layered engine, exact posteriors, and the same draws on any thread."""
 
+import os
 import subprocess
 import sys
 
@@ -68,7 +69,7 @@ def test_most_probable_completions_are_those_of_the_layered_engine():
 def test_completions_on_every_instruction_set(isa):
     if isa not in kernel.instruction_sets():
         pytest.skip(f"this machine has no {isa}")
-    environment = {"HYPERSPN_ISA": isa, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "HYPERSPN_ISA": isa, "PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, "-c", "import test_descent as t; t.assert_same_completions()"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
