@@ -71,8 +71,8 @@ def step_seconds(folder: Path) -> tuple[float, list[float]]:
 
 
 def processes(place: Path) -> None:
-    rows = make_rows(place / "rows", 200_000)
-    for recipe, steps in (("factored", 200), ("forest", 200)):
+    rows, steps = make_rows(place / "rows", 200_000), 200
+    for recipe in ("factored", "forest"):
         seconds, losses = {}, {}
         for count in (1, 2):
             out = place / f"{recipe}{count}"
@@ -131,7 +131,7 @@ def kills(place: Path, times: int = 20) -> None:
     seconds, killed, ended = perf_counter() - start, 0, 0
     launch = [*PYTHON, "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3", "-m"]
     while killed < times:
-        arguments = TRAIN.format(rows, "factored", 200, 20, 500, place / f"{killed} {ended}".replace(" ", "-")).split()
+        arguments = TRAIN.format(rows, "factored", 200, 20, 500, place / f"{killed}-{ended}").split()
         job = subprocess.Popen(
             [*launch, "hyperspn", *arguments],
             env=ENVIRONMENT,

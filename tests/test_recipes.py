@@ -139,6 +139,7 @@ def test_the_quality_decides_what_is_tried():
         assert not any("forest" in name for name in candidates("hyperspn", "auto", quality, 1000, mixed))
     assert list(candidates("hyperspn", "forest", "fast", 10, mixed)) == ["forest"]
     assert candidates("spn", "auto", "best", 10_000, mixed).keys() == {"forest"}
+    assert candidates("spn", "auto", "good", 1000, mixed).keys() == {"chow-liu"}
     with pytest.raises(ValueError, match="expected quality fast, good, best, found 'god'; did you mean good"):
         candidates("hyperspn", "auto", "god")
     recipe = Recipe("chow-liu", "factored")

@@ -77,8 +77,9 @@ def test_the_parts_of_a_file_change_nothing(folder, tmp_path_factory):
     np.testing.assert_array_equal(one.valid, two.valid)
 
 
-def test_a_pass_has_every_row_once_and_batches_are_found_in_its_middle(folder, monkeypatch):
-    monkeypatch.setattr(streams, "BUFFER", 500)
+@pytest.mark.parametrize(("limit", "most"), [("BUFFER", 500), ("BUFFERED_VALUES", 2000)])
+def test_a_pass_has_every_row_once_and_batches_are_found_in_its_middle(folder, monkeypatch, limit, most):
+    monkeypatch.setattr(streams, limit, most)
     train, again = (load_files(str(folder[0])).train for _ in range(2))
     steps = 2 * len(train) // 100 + 1
     batches = [_rows(train.batch(100, step)) for step in range(1, steps + 1)]
@@ -86,6 +87,7 @@ def test_a_pass_has_every_row_once_and_batches_are_found_in_its_middle(folder, m
         np.testing.assert_array_equal(_rows(again.batch(100, step)), batches[step - 1])
         halves = [_rows(again.batch(100, step, part)) for part in (slice(0, 37), slice(37, 100))]
         np.testing.assert_array_equal(np.concatenate(halves), batches[step - 1])
+    assert len({window.first for step in range(1, steps) for window, _ in train.batch(100, step)}) > 2
     rows = np.concatenate(batches)
     passes = rows[: len(train)], rows[len(train) : 2 * len(train)]
     assert not np.array_equal(*passes)

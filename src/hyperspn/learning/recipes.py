@@ -240,6 +240,8 @@ def candidates(
         quality: A name in `QUALITIES`, for "auto".
         rows: The number of training rows: forests are for thousands of them.
         leaves: The families of leaf distributions; by default those of binary variables.
+
+    Where none of them suits, as with plain SPNs of small tables, it is "chow-liu".
     """
     if model not in RECIPES:
         raise ValueError(f"expected model {' or '.join(map(repr, RECIPES))}, found {model!r}")

@@ -51,10 +51,16 @@ def chow_liu(
         raise ValueError(f"expected at least one replica, found {replicas}")
     generator = np.random.default_rng(seed)
     matrices = bootstrapped_information(data, 1 if shared else replicas, generator, continuous)
-    is_outer = np.zeros(np.shape(data)[1], bool) if outer is None else np.asarray(outer)
-    shares = np.where(np.outer(is_outer, is_outer), OUTER_SHARE, 1.0)
-    trees = [_tree(shares * information, generator) for information in matrices]
+    trees = [_tree(_discounted(information, outer), generator) for information in matrices]
     return _forest(np.shape(data)[1], trees * replicas if shared else trees)
+
+
+def _discounted(information: FloatArray, outer: ArrayLike | None) -> FloatArray:
+    """Mutual information as it counts for a tree (see `chow_liu`)."""
+    if outer is not None:
+        variables = np.flatnonzero(np.asarray(outer))
+        information[np.ix_(variables, variables)] *= OUTER_SHARE
+    return information
 
 
 def spanning_tree(information: FloatArray) -> Any:
